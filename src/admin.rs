@@ -8,12 +8,12 @@ use std::sync::Arc;
 use crate::codec::Codecs;
 use crate::error::{Error, Result};
 use crate::job::{JobId, Limits, NodeId};
-use crate::message::{ScheduleService, WakeUp};
+use crate::message::{MessageServices, ScheduleService, WakeUp};
 use crate::store::job_operations::check_name;
 use crate::store::{
     Action, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry, HistoryFilter,
     JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus, OperatorOptions, Page, QueueStatus,
-    Released, RetryOptions, Rule, Scope, StatusReport,
+    Released, RetryOptions, Rule, Scope, StatusReport, Store,
 };
 
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
@@ -49,12 +49,24 @@ const UNNAMED: &str = "(unnamed)";
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin").field("jobs", &self.jobs).field("by", &self.by).finish_non_exhaustive()
+        f.debug_struct("Admin")
+            .field("jobs", &self.jobs)
+            .field("by", &self.by)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> MessageServices<S> {
+    /// Returns the management API, through which operators see and change what is stored.
+    pub fn admin(&self) -> Admin {
+        let shared = &self.shared;
+        Admin::new(shared.jobs.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
     }
 }
 
 impl Admin {
-    pub(crate) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, codecs: Codecs, limits: Limits) -> Self {
+    fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, codecs: Codecs, limits: Limits) -> Self {
         Self { jobs, wakeup, codecs, limits, by: UNNAMED.into(), dry_run: false }
     }
 
@@ -65,8 +77,8 @@ impl Admin {
         self
     }
 
-    /// Returns the same operator in dry-run mode: operations on jobs only count them. Operations on rules and nodes are refused, because
-    /// they have nothing to count.
+    /// Returns the same operator in dry-run mode: operations on jobs only count them, and so does a backfill. Other changes of schedules, rules and
+    /// nodes are refused, because they have nothing to count.
     #[must_use]
     pub fn dry_run(&self) -> Self {
         Self { dry_run: true, ..self.clone() }

@@ -35,6 +35,12 @@ impl Reconnect {
     }
 }
 
+/// Returns `duration` shortened or lengthened at random by up to a fifth, so that nodes that started together do not poll together.
+pub(crate) fn jitter(duration: Duration) -> Duration {
+    let chance = (uuid::Uuid::new_v4().as_u64_pair().1 & 0xffff) as f64 / f64::from(u16::MAX);
+    duration.mul_f64(0.8 + 0.4 * chance)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
 use crate::message::{
-    CommitReceipt, FlushInto, MessageService, RouteCounts, Shared, WhenFull, Written, flush_within, notify_committed,
-    wait_for_capacity,
+    CommitReceipt, FlushInto, MessageService, MessageServices, RouteCounts, Shared, WhenFull, Written, flush_within,
+    notify_committed, wait_for_capacity,
 };
 use crate::store::{GroupClaim, NewResult, Postgres, Removed, Store, UnitOfWork};
 
@@ -37,7 +37,7 @@ pub struct Context<S: Store = Postgres> {
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(shared: Arc<Shared<S>>, when_full: WhenFull) -> Self {
+    fn new(shared: Arc<Shared<S>>, when_full: WhenFull) -> Self {
         Self { shared, service: None, transaction: None, result: None, when_full }
     }
 
@@ -228,5 +228,24 @@ impl<S: Store> Context<S> {
             Some(transaction) => transaction.rollback().await,
             None => Ok(()),
         }
+    }
+}
+
+impl<S: Store> MessageServices<S> {
+    /// Begins a unit of work. Costs nothing until it is used.
+    pub fn begin(&self) -> Context<S> {
+        Context::new(self.shared.clone(), self.shared.when_full)
+    }
+
+    /// Sends one message in a transaction of its own. Returns its id, or, for a unique job that was not sent, the id of the job that holds
+    /// its key.
+    ///
+    /// # Errors
+    /// When the message is refused, or could not be stored.
+    pub async fn send(&self, job: impl IntoJob<S>) -> Result<JobId> {
+        let mut context = self.begin();
+        let id = context.send(job)?;
+        let receipt = context.commit_with_receipt().await?;
+        Ok(receipt.duplicates().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder))
     }
 }

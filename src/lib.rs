@@ -55,7 +55,7 @@
 //! | errors | [`Error`], [`ErrorKind`] |
 //! | testing a program that uses jobwright | [`testing`] |
 //! | encrypted or compressed payloads | [`codec`] |
-//! | the extension points: message services, stores | [`message`], [`store`] |
+//! | the extension point: message services | [`message`] |
 //!
 //! # Which database
 //!

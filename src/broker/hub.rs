@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::address::Addresses;
 use super::failure::Failure;
 use super::message::QueueRole;
-use super::mode::{ModeTracker, Side};
+use super::mode::{BrokerMode, ModeTracker, Side};
 use super::names::Names;
 use super::session::Session;
 use super::stats::Counters;
@@ -82,7 +82,7 @@ impl Hub {
     pub(super) fn session(&self, side: Side) -> Result<Arc<Session>, Failure> {
         let session = self.line(side).borrow().clone();
         session.ok_or_else(|| match self.mode_tracker.mode() {
-            super::BrokerMode::Down { why, .. } => Failure::Lost(why),
+            BrokerMode::Down { why, .. } => Failure::Lost(why),
             _ => Failure::Lost("not connected".to_owned()),
         })
     }

@@ -1,11 +1,33 @@
-//! Combines the states of both connections into one mode.
+//! The mode of the broker, combined from the states of both connections.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::BrokerMode;
+/// The state of the connections to the broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BrokerMode {
+    /// Both connections are up. The number counts how often they came up.
+    Up(u64),
+    /// Connected, but the broker refuses messages for this reason (a memory or disk alarm).
+    Blocked(String),
+    /// Not connected.
+    Down {
+        /// Since when it has been down.
+        since: Instant,
+        /// The reason, without secrets.
+        why: String,
+    },
+}
+
+impl BrokerMode {
+    /// Returns whether deliveries go through the broker.
+    pub fn is_up(&self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+}
 
 /// One of the two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::BrokerStats;
 use super::message::Published;
+
+/// What went through the broker since the start. It counts messages: one that delivers jobs to executors may name several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BrokerStats {
+    /// Changes of the mode.
+    pub changes: u64,
+    /// Messages confirmed.
+    pub confirmed: u64,
+    /// Messages refused: the queue was full.
+    pub nacked: u64,
+    /// Messages returned because no queue took them.
+    pub returned: u64,
+    /// Messages whose confirm did not arrive.
+    pub unknown: u64,
+    /// Messages published and not confirmed yet.
+    pub unconfirmed: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Messages received that the broker had delivered before.
+    pub redelivered: u64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {

@@ -1,11 +1,14 @@
+//! The broker that deliveries go through.
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::duration::duration;
+use super::secret::Secret;
 use super::submit::{SubmitRules, is_pattern};
-use super::{Secret, duration};
 use crate::error::{Error, Result};
 use crate::job::is_reserved_by_broker;
 

@@ -1,9 +1,11 @@
+//! What is remembered of jobs that have ended.
+
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use super::duration;
+use super::duration::duration;
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
 

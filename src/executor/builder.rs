@@ -1,3 +1,4 @@
+use crate::executor::handler::single::Single;
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -6,15 +7,18 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan, Single};
-use super::failure_policy::{Classifier, FailurePolicy};
-use super::middleware::{Layer, Middleware};
-use super::registry::{
-    BlockingHandler, CommandHandler, ContextHandler, Handler, HandlerResult, JobHandler, Kind, Registry, States,
-};
-use super::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions, Settings};
 use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
+use crate::executor::Classifier;
+use crate::executor::handler::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan};
+use crate::executor::handler::middleware::{Layer, Middleware};
+use crate::executor::handler::registry::{
+    BlockingHandler, CommandHandler, ContextHandler, Handler, JobHandler, Kind, Registry, States,
+};
+use crate::executor::outcome::failure_policy::FailurePolicy;
+use crate::executor::session::settings::Settings;
+use crate::executor::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
+use crate::job::HandlerResult;
 use crate::job::{DEFAULT_QUEUE, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
 use crate::store::postgres::Postgres;
@@ -36,7 +40,7 @@ struct Planned<S: Store> {
 /// Builds a [`CommandExecutor`].
 #[must_use = "an executor runs after `start`"]
 pub struct ExecutorBuilder<S: Store = Postgres> {
-    pub(super) messages: MessageServices<S>,
+    pub(crate) messages: MessageServices<S>,
     config: ExecutorConfig,
     planned: Vec<Planned<S>>,
     states: States,
@@ -49,7 +53,7 @@ pub struct ExecutorBuilder<S: Store = Postgres> {
 }
 
 impl<S: Store> ExecutorBuilder<S> {
-    pub(super) fn new(messages: MessageServices<S>) -> Self {
+    pub(crate) fn new(messages: MessageServices<S>) -> Self {
         Self {
             messages,
             config: ExecutorConfig::default(),
@@ -248,7 +252,7 @@ impl<S: Store> ExecutorBuilder<S> {
     }
 
     /// Checks the configuration, and gives the handlers their state.
-    pub(super) fn settings(self) -> Result<Settings<S>> {
+    pub(crate) fn settings(self) -> Result<Settings<S>> {
         self.config.validate()?;
         let Self {
             messages,
@@ -361,4 +365,11 @@ fn host_name() -> String {
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "localhost".to_owned())
+}
+
+impl<S: Store> CommandExecutor<S> {
+    /// Returns a builder for an executor that runs the jobs of these message services.
+    pub fn builder(messages: MessageServices<S>) -> ExecutorBuilder<S> {
+        ExecutorBuilder::new(messages)
+    }
 }

@@ -1,6 +1,7 @@
 //! A node that works on request, one step at a time: no tasks, no heartbeat, no monitor. It is for the test kit. The code that runs jobs
 //! and records their outcomes is the ordinary one.
 
+use crate::executor::node::gathering::Member;
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,16 +9,20 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::batch::{self, Member};
-use super::cancellations::{CancelSignal, Cancellations};
-use super::completer::{Completer, Completion};
-use super::node_session::NodeSession;
-use super::progress::Engine;
-use super::registry::{Attempt, HandlerResult, Kind, Slots};
-use super::worker::{self, AttemptEnd};
-use super::{ExecutorBuilder, Settings};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::executor::ExecutorBuilder;
+use crate::executor::handler::job_context::Engine;
+use crate::executor::handler::registry::{Attempt, Kind};
+use crate::executor::node::cancellations::{CancelSignal, Cancellations};
+use crate::executor::node::slots::Slots;
+use crate::executor::outcome::completer::{Completer, Completion};
+use crate::executor::run::batch;
+use crate::executor::run::gather::size;
+use crate::executor::run::worker::{self, AttemptEnd};
+use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::settings::Settings;
+use crate::job::HandlerResult;
 use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{MessageService, MessageServices};
 use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
@@ -100,7 +105,7 @@ impl<S: Store> ManualExecutor<S> {
             let kind = self.kind(&first.kind)?;
             let mut jobs = vec![first];
             if let Some(plan) = kind.batch.as_ref().filter(|_| together) {
-                let size = batch::size(&self.node, &kind, plan, &queue);
+                let size = size(&self.node, &kind, plan, &queue);
                 let same =
                     |name: &&String| self.node.registry.get(*name).is_some_and(|other| Arc::ptr_eq(other, &kind));
                 let names: Vec<_> = self.kinds.iter().filter(same).cloned().collect();

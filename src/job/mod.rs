@@ -1,7 +1,10 @@
 //! Jobs as values: what is sent, what an owner runs, how it ends. Independent of stores, brokers and executors.
 
 mod claimed;
+mod due;
 mod id;
+mod limits;
+mod names;
 mod new_job;
 mod numbers;
 mod options;
@@ -15,13 +18,18 @@ mod schedule;
 mod token;
 mod trace;
 mod unique;
+mod unique_key;
 mod validate;
 
 pub use claimed::{AttemptError, Fence, Job, NodeId, RowLocation};
+pub use due::Due;
 pub use id::JobId;
-pub use new_job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Due, IntoJob, JobMessage, NewJob, Submission};
+pub use limits::Limits;
+pub(crate) use limits::NAME_MAX;
+pub use new_job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, IntoJob, JobMessage, NewJob, Submission};
 pub(crate) use numbers::check as check_numbers;
 pub use options::JobOptions;
+pub(crate) use outcome::HandlerResult;
 pub use outcome::{JobError, Outcome, RetryAdvice};
 pub use payload::Payload;
 pub use repeating::{Misfire, NewSchedule, Overlap, SCHEDULE, SCHEDULED_AT, ScheduleSpec};
@@ -35,5 +43,3 @@ pub(crate) use token::{ClaimCounter, draw_node};
 pub use token::{ClaimNumber, HandOutNumber};
 pub use trace::{TRACEPARENT, TRACESTATE, TraceContext};
 pub use unique::{Unique, UniqueConflict, UniqueHold, UniqueOptions};
-pub use validate::Limits;
-pub(crate) use validate::NAME_MAX;

@@ -1,29 +1,17 @@
+//! Jobs before they are sent, and as they are written.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::validate::Limits;
-use super::{JobId, JobOptions, Payload, RetryPolicy, Unique};
-use crate::error::Error;
+use super::{Due, JobId, JobOptions, Payload, RetryPolicy, Unique};
 
 /// Default queue.
 pub const DEFAULT_QUEUE: &str = "default";
 /// Attempts of a job, unless the job or its kind says otherwise.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 10;
-
-/// When a job may first run. The database's clock decides, never the sender's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Due {
-    /// As soon as its transaction has committed.
-    #[default]
-    Now,
-    /// This long after it was flushed.
-    In(Duration),
-    /// Not before this time.
-    At(Timestamp),
-}
 
 /// A job message before it is sent. Build it first, then pass it to [`Context::send`](crate::Context::send), which checks it.
 ///
@@ -199,28 +187,6 @@ impl NewJob {
     /// Returns the headers: strings beside the payload.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
-    }
-
-    /// Checks everything that can be checked before the database sees it.
-    pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage, Error> {
-        limits.check(&self)?;
-        let unique = self.unique.as_ref().map(|unique| unique.options(&self, super::validate::DUE_MAX)).transpose()?;
-        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, options, .. } = self;
-        let options = JobOptions { unique, ..options };
-        let payload = payload.map_err(Error::invalid)?;
-        Ok(JobMessage {
-            id,
-            id_given,
-            kind,
-            queue,
-            priority,
-            max_attempts,
-            due,
-            payload,
-            headers,
-            options,
-            hidden_for: Duration::ZERO,
-        })
     }
 }
 

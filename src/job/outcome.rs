@@ -143,6 +143,9 @@ impl fmt::Display for JobError {
     }
 }
 
+/// The result of one attempt.
+pub(crate) type HandlerResult = Result<Outcome, JobError>;
+
 #[cfg(test)]
 mod tests {
     use super::*;

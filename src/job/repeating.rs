@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::validate::{Limits, check_name};
+use super::limits::Limits;
+use super::names::check_name;
 use super::{Due, JobId, JobMessage, NewJob, Schedule};
 use crate::error::{Error, Result};
 

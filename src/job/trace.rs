@@ -108,7 +108,7 @@ impl Job {
         }
         let state = self.headers.get(TRACESTATE);
         let state = state.filter(|_| !job.headers.contains_key(TRACESTATE));
-        if job.headers.len() + 1 + usize::from(state.is_some()) > super::validate::HEADERS_MAX {
+        if job.headers.len() + 1 + usize::from(state.is_some()) > super::limits::HEADERS_MAX {
             tracing::debug!(kind = job.kind, "it has so many headers that the trace context is not carried on");
             return job;
         }

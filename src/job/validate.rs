@@ -4,60 +4,43 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::limits::{DUE_MAX, HEADERS_MAX, KEY_MAX, Limits};
+use super::names::{check_name, check_text};
 use super::reply::check_reply_to;
-use super::{Due, JobOptions, NewJob, Payload, REPLY_QUEUE, REPLY_TO, numbers};
+use super::{Due, JobMessage, JobOptions, NewJob, Payload, REPLY_QUEUE, REPLY_TO, numbers};
 use crate::error::{Error, Result};
 
-/// Longest kind or queue name in bytes: an AMQP short string, less space for a prefix.
-pub(crate) const NAME_MAX: usize = 100;
 /// Longest media type in bytes (RFC 6838 allows 127 for each half).
 const CONTENT_TYPE_MAX: usize = 255;
-/// Longest group, tenant or limit key in bytes.
-pub(super) const KEY_MAX: usize = 200;
-pub(super) const HEADERS_MAX: usize = 64;
 const HEADER_VALUE_MAX: usize = 4096;
 const ATTEMPTS_MAX: u32 = 1_000_000_000;
-/// Due dates beyond this are useless, and PostgreSQL's timestamps end in the year 294276.
-pub(super) const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// Limits that an installation may set.
-///
-/// ```
-/// use jobwright::Limits;
-///
-/// assert_eq!(Limits::default().payload(4096).payload, 4096);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Largest payload in bytes, at least 1; default 1 MiB.
-    pub payload: usize,
-    /// Whether a result may go to a client that waits without a queue of its own (`broker.direct_reply`); default `false`.
-    pub direct_reply: bool,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { payload: 1024 * 1024, direct_reply: false }
+impl NewJob {
+    /// Checks everything that can be checked before the database sees it.
+    pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage> {
+        limits.check(&self)?;
+        let unique = self.unique.as_ref().map(|unique| unique.options(&self, DUE_MAX)).transpose()?;
+        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, options, .. } = self;
+        let options = JobOptions { unique, ..options };
+        let payload = payload.map_err(Error::invalid)?;
+        Ok(JobMessage {
+            id,
+            id_given,
+            kind,
+            queue,
+            priority,
+            max_attempts,
+            due,
+            payload,
+            headers,
+            options,
+            hidden_for: Duration::ZERO,
+        })
     }
 }
 
 impl Limits {
-    /// Sets the largest payload, in bytes.
-    #[must_use]
-    pub fn payload(mut self, bytes: usize) -> Self {
-        self.payload = bytes;
-        self
-    }
-
-    /// Sets whether results may go to clients that wait without a queue of their own.
-    #[must_use]
-    pub fn direct_reply(mut self, allowed: bool) -> Self {
-        self.direct_reply = allowed;
-        self
-    }
-
-    pub(crate) fn check(self, job: &NewJob) -> Result<()> {
+    fn check(self, job: &NewJob) -> Result<()> {
         check_name("kind", &job.kind)?;
         check_name("queue", &job.queue)?;
         if job.priority == i16::MIN {
@@ -149,29 +132,6 @@ fn check_options(job: &NewJob) -> Result<()> {
         ))),
         _ => Ok(()),
     }
-}
-
-pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
-    check_text(what, name, NAME_MAX)
-}
-
-pub(super) fn check_text(what: &str, name: &str, max: usize) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::invalid(format!("the {what} is empty")));
-    }
-    if name.len() > max {
-        let start: String = name.chars().take(20).collect();
-        // Escaped, so that text from an untrusted sender can't control the reader's terminal.
-        let start = start.escape_debug();
-        return Err(Error::invalid(format!("the {what} \"{start}…\" has {} bytes; {max} is the most", name.len())));
-    }
-    if let Some(bad) = name.chars().find(|c| c.is_control()) {
-        return Err(Error::invalid(format!("the {what} {name:?} contains the control character {bad:?}")));
-    }
-    if name.trim() != name {
-        return Err(Error::invalid(format!("the {what} {name:?} begins or ends with white space")));
-    }
-    Ok(())
 }
 
 fn check_due(due: Due) -> Result<()> {

@@ -1,6 +1,8 @@
+//! Messages in a transaction that the caller owns.
+
 use std::sync::Arc;
 
-use super::{CommitReceipt, FlushInto, MessageService, Shared, WhenFull, Written};
+use super::{CommitReceipt, FlushInto, MessageService, MessageServices, Shared, WhenFull, Written};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
 use crate::store::{Postgres, Store};
@@ -39,8 +41,29 @@ pub struct Enlisted<'t, S: Store, T: ?Sized> {
     when_full: WhenFull,
 }
 
+impl MessageServices<Postgres> {
+    /// Joins a transaction that the caller owns and will commit.
+    pub fn enlist<'t, 'c>(
+        &self,
+        transaction: &'t tokio_postgres::Transaction<'c>,
+    ) -> Enlisted<'t, Postgres, tokio_postgres::Transaction<'c>> {
+        Enlisted::new(self.shared.clone(), transaction)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl MessageServices<crate::Sqlite> {
+    /// Joins a transaction that the caller has open on a connection of its own to the same file.
+    pub fn enlist<'t>(
+        &self,
+        connection: &'t rusqlite::Connection,
+    ) -> Enlisted<'t, crate::Sqlite, rusqlite::Connection> {
+        Enlisted::new(self.shared.clone(), connection)
+    }
+}
+
 impl<'t, S: Store, T: ?Sized> Enlisted<'t, S, T> {
-    pub(super) fn new(shared: Arc<Shared<S>>, transaction: &'t T) -> Self {
+    fn new(shared: Arc<Shared<S>>, transaction: &'t T) -> Self {
         Self { when_full: shared.when_full, shared, service: None, transaction }
     }
 

@@ -14,6 +14,7 @@
 //! ([`MessageServices::wrap`]), and the send hooks. [Enlisted](MessageServices::enlist) transactions use the same chain.
 
 mod backpressure;
+mod chain;
 mod commit_batcher;
 pub(crate) mod delivery_publisher;
 mod enlist;
@@ -21,12 +22,14 @@ mod guard;
 mod hooks;
 mod job_waiters;
 pub(crate) mod local;
+mod local_service;
 mod rabbitmq;
 mod receipt;
 mod results;
 mod schedules;
 mod service;
 mod services;
+mod shared;
 mod table;
 mod wakeup;
 
@@ -39,6 +42,6 @@ pub use self::results::Awaited;
 pub use self::schedules::ScheduleService;
 pub use self::service::{FlushInto, MessageService, Written};
 pub use self::services::MessageServices;
-pub(crate) use self::services::Shared;
+pub(crate) use self::shared::Shared;
 pub(crate) use self::wakeup::{WakeUp, hints};
 pub use crate::error::BoxError;

@@ -13,7 +13,7 @@ use crate::store::schedules::{self, Backfilled, Put, ScheduleInfo, ScheduleQuery
 use crate::store::{Hint, OperatorOptions, Schedules, Store};
 
 /// Most schedules on one page.
-const PAGE: usize = 1000;
+const PAGE: usize = 100;
 
 /// The repeating jobs of a store. See [`MessageServices::schedules`].
 ///
@@ -172,22 +172,21 @@ impl ScheduleService {
     /// # Errors
     /// When the store can't be reached.
     pub async fn list(&self) -> Result<Vec<ScheduleInfo>> {
-        let all = self.read_all().await?.into_iter();
-        Ok(all.map(|(_, schedule)| self.codecs.plain_schedule(schedule)).collect())
+        let mut all = Vec::new();
+        self.each(|_, schedule| all.push(self.codecs.plain_schedule(schedule))).await?;
+        Ok(all)
     }
 
-    /// Returns all schedules as they are stored, each with the database's time when it was read.
-    async fn read_all(&self) -> Result<Vec<(Timestamp, ScheduleInfo)>> {
-        let mut all: Vec<(Timestamp, ScheduleInfo)> = Vec::new();
+    /// Calls `take` with each schedule as it is stored, and the database's time when it was read.
+    async fn each(&self, mut take: impl FnMut(Timestamp, ScheduleInfo) + Send) -> Result<()> {
+        let mut after: Option<String> = None;
         loop {
-            let after = all.last().map(|(_, last)| last.spec.name.clone());
             let page = ScheduleQuery::Page { after: after.as_deref(), limit: PAGE };
             let (now, page) = self.store.read_schedules(page).await?;
             // Not "less than a page": unreadable rows are left out of a page.
-            if page.is_empty() {
-                return Ok(all);
-            }
-            all.extend(page.into_iter().map(|schedule| (now, schedule)));
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.spec.name.clone());
+            page.into_iter().for_each(|schedule| take(now, schedule));
         }
     }
 
@@ -214,11 +213,14 @@ impl ScheduleService {
     /// # Errors
     /// When the store can't be reached.
     pub async fn clock_skew(&self) -> Result<Vec<(ScheduleInfo, Duration)>> {
-        let skewed = |(now, schedule): (Timestamp, ScheduleInfo)| {
-            schedule.computed_again(now)?;
-            let ahead = Duration::try_from(schedule.next_at?.duration_since(now)).ok()?;
-            Some((self.codecs.plain_schedule(schedule), ahead))
-        };
-        Ok(self.read_all().await?.into_iter().filter_map(skewed).collect())
+        let mut skewed = Vec::new();
+        self.each(|now, schedule| {
+            let ahead = schedule.computed_again(now).and(schedule.next_at).map(|next| next.duration_since(now));
+            if let Some(Ok(ahead)) = ahead.map(Duration::try_from) {
+                skewed.push((self.codecs.plain_schedule(schedule), ahead));
+            }
+        })
+        .await?;
+        Ok(skewed)
     }
 }

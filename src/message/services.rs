@@ -1,20 +1,14 @@
-use std::sync::Arc;
-use std::time::Duration;
+//! The message services of an application: how they are put together, and what they are asked for.
 
-use super::commit_batcher::CommitBatcher;
+use std::sync::Arc;
+
 use super::delivery_publisher::DeliveryPublisher;
-use super::hooks::{SendHook, SendHooks, apply};
-use super::local::LocalService;
-use super::rabbitmq::RabbitMqService;
-use super::table::TableService;
-use super::{BoxError, Enlisted, MessageService, WakeUp, WhenFull};
-use crate::admin::Admin;
+use super::{BoxError, MessageService, Shared, WhenFull};
 use crate::broker::Broker;
-use crate::codec::{Codec, Codecs};
+use crate::codec::Codec;
 use crate::config::{Access, BrokerConfig, Config, DatabaseConfig};
-use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::{IntoJob, Job, JobId, Limits, NewJob};
+use crate::job::{Job, NewJob};
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
 /// An application's store and the message services on it. Cheap to clone.
@@ -28,80 +22,10 @@ impl<S: Store> Clone for MessageServices<S> {
     }
 }
 
-/// Makes a service around another one.
-type Wrap<S> = Arc<dyn Fn(Box<dyn MessageService<S>>) -> Box<dyn MessageService<S>> + Send + Sync>;
-
-/// State shared by all units of work.
-#[derive(Clone)]
-pub(crate) struct Shared<S: Store> {
-    pub(crate) store: S,
-    pub(crate) jobs: Arc<dyn JobStore>,
-    /// For contexts that open no transaction.
-    pub(super) commit_batcher: Arc<CommitBatcher>,
-    pub(crate) wakeup: Arc<WakeUp>,
-    /// Publishes to the broker, if there is one.
-    delivery_publisher: Option<Arc<DeliveryPublisher>>,
-    /// Whether executors take in jobs that external producers submit.
-    pub(crate) intake: bool,
-    pub(crate) limits: Limits,
-    pub(crate) codecs: Codecs,
-    /// Wrappers of the test kit, which write nothing, and around them the custom ones. The innermost comes first.
-    watchers: Vec<Wrap<S>>,
-    wraps: Vec<Wrap<S>>,
-    hooks: Arc<Vec<Arc<SendHook>>>,
-    pub(super) when_full: WhenFull,
-    /// Deadline for one call to the store.
-    pub(crate) call_timeout: Duration,
-}
-
-impl<S: Store> Shared<S> {
-    /// Creates the services of one unit of work.
-    pub(crate) fn open(self: &Arc<Self>) -> Box<dyn MessageService<S>> {
-        let table = TableService::new(self.clone());
-        let wakeup = self.wakeup.clone();
-        // The local handoff has the first choice, then the broker; what both leave waits in the table.
-        let ours: Box<dyn MessageService<S>> = match &self.delivery_publisher {
-            Some(delivery_publisher) => {
-                Box::new(LocalService::around(RabbitMqService::around(table, delivery_publisher.clone()), wakeup))
-            }
-            None => Box::new(LocalService::around(table, wakeup)),
-        };
-        let all = self.watchers.iter().chain(&self.wraps).fold(ours, |inner, wrap| wrap(inner));
-        if self.hooks.is_empty() { all } else { Box::new(SendHooks::around(all, self.hooks.clone())) }
-    }
-
-    /// Whether custom services wrap the built-in ones.
-    pub(crate) fn is_wrapped(&self) -> bool {
-        !self.wraps.is_empty()
-    }
-
-    /// Applies the send hooks to a job.
-    pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
-        apply(&self.hooks, job, None)
-    }
-}
-
 impl<S: Store> MessageServices<S> {
     /// Creates message services that flush into the job table of `store`.
     pub fn new(store: S, config: &DatabaseConfig) -> Self {
-        let jobs = store.engine();
-        Self {
-            shared: Arc::new(Shared {
-                store,
-                commit_batcher: CommitBatcher::new(jobs.clone()),
-                wakeup: Arc::new(WakeUp::new(jobs.clone())),
-                jobs,
-                delivery_publisher: None,
-                intake: false,
-                limits: Limits { payload: config.max_payload.max(1), ..Limits::default() },
-                codecs: Codecs::default(),
-                watchers: Vec::new(),
-                wraps: Vec::new(),
-                hooks: Arc::default(),
-                when_full: WhenFull::default(),
-                call_timeout: config.call_timeout,
-            }),
-        }
+        Self { shared: Arc::new(Shared::new(store, config)) }
     }
 
     /// Returns the settings for a change; existing clones keep the old ones.
@@ -209,23 +133,6 @@ impl<S: Store> MessageServices<S> {
         self.shared.delivery_publisher.as_ref().map(|delivery_publisher| delivery_publisher.broker())
     }
 
-    /// Begins a unit of work. Costs nothing until it is used.
-    pub fn begin(&self) -> Context<S> {
-        Context::new(self.shared.clone(), self.shared.when_full)
-    }
-
-    /// Sends one message in a transaction of its own. Returns its id, or, for a unique job that was not sent, the id of the job that holds
-    /// its key.
-    ///
-    /// # Errors
-    /// When the message is refused, or could not be stored.
-    pub async fn send(&self, job: impl IntoJob<S>) -> Result<JobId> {
-        let mut context = self.begin();
-        let id = context.send(job)?;
-        let receipt = context.commit_with_receipt().await?;
-        Ok(receipt.duplicates().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder))
-    }
-
     /// Migrates the schema to the version of this build. Safe when many processes start at once.
     ///
     /// # Errors
@@ -257,10 +164,10 @@ impl<S: Store> MessageServices<S> {
         }
     }
 
-    /// Returns the management API, through which operators see and change what is stored.
-    pub fn admin(&self) -> Admin {
-        let shared = &self.shared;
-        Admin::new(shared.jobs.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
+    /// Returns the engine's side of the database, for the tests and the benchmark of this crate.
+    #[doc(hidden)]
+    pub fn engine(&self) -> &Arc<dyn JobStore> {
+        &self.shared.jobs
     }
 
     /// Returns whether the database is down, as far as the connections of this program have found out. `None`: it is no server, but a file.
@@ -291,14 +198,6 @@ impl MessageServices<Postgres> {
     pub async fn postgres(config: &DatabaseConfig) -> Result<Self> {
         Ok(Self::new(Postgres::connect(config).await?, config))
     }
-
-    /// Joins a transaction that the caller owns and will commit.
-    pub fn enlist<'t, 'c>(
-        &self,
-        transaction: &'t tokio_postgres::Transaction<'c>,
-    ) -> Enlisted<'t, Postgres, tokio_postgres::Transaction<'c>> {
-        Enlisted::new(self.shared.clone(), transaction)
-    }
 }
 
 impl MessageServices<AnyStore> {
@@ -327,13 +226,5 @@ impl MessageServices<crate::Sqlite> {
         let services = Self::new(crate::Sqlite::open(config).await?, config);
         services.migrate().await?;
         Ok(services)
-    }
-
-    /// Joins a transaction that the caller has open on a connection of its own to the same file.
-    pub fn enlist<'t>(
-        &self,
-        connection: &'t rusqlite::Connection,
-    ) -> Enlisted<'t, crate::Sqlite, rusqlite::Connection> {
-        Enlisted::new(self.shared.clone(), connection)
     }
 }

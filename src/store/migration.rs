@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::Schema;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A migration that is embedded in this build.
@@ -129,13 +128,8 @@ pub(crate) fn refuse_newer(status: &[MigrationStatus], place: &str) -> Result<()
     }
 }
 
-/// Fails, and says what to do, unless the schema has all that this build needs, and nothing that it does not run with.
-pub async fn check_schema(store: &dyn Schema) -> Result<()> {
-    check(&store.migration_status().await?, &store.describe())
-}
-
 /// Refuses a schema that is too new for this build, or not complete.
-fn check(status: &[MigrationStatus], place: &str) -> Result<()> {
+pub(crate) fn check(status: &[MigrationStatus], place: &str) -> Result<()> {
     refuse_newer(status, place)?;
     match status.iter().find(|row| row.applied_at.is_none()) {
         Some(missing) => Err(Error::new(

@@ -20,9 +20,11 @@ mod any;
 pub(crate) mod broker;
 mod claiming;
 pub(crate) mod clock;
+mod database;
 mod dead_letter_groups;
 #[doc(hidden)]
 pub mod engine;
+mod error_kind;
 mod expiring;
 mod filter;
 mod hint;
@@ -47,8 +49,6 @@ pub(crate) mod unique;
 mod unit_of_work;
 pub(crate) mod unreadable;
 
-use std::sync::Arc;
-
 pub use self::admin::{AffectedJobs, JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport};
 pub use self::admission::AdmissionLag;
 pub(crate) use self::admission::{AdmitRequest, Admitted};
@@ -59,12 +59,14 @@ pub(crate) use self::claiming::{
 };
 pub(crate) use self::clock::MAX_HIDDEN;
 pub use self::clock::SkewedRows;
+pub use self::database::{Store, TransactionRef};
 pub(crate) use self::dead_letter_groups::ENCODED;
 pub use self::dead_letter_groups::{DeadLetterGroup, DeadLetterGroups};
 pub(crate) use self::engine::{
     Acquire, Diagnose, Enqueue, External, Hints, Inspect, JobStore, Leases, Maintenance, Operate, Outcomes, Progress,
-    Prune, Recovery, Schedules, Schema, StoreInfo,
+    Prune, Recovery, Schedules, Schema, StoreInfo, check_schema,
 };
+pub(crate) use self::error_kind::kind_of;
 pub(crate) use self::expiring::Expired;
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
 pub(crate) use self::hint::{Hint, HintStream};
@@ -72,8 +74,8 @@ pub use self::history::{HistoryEntry, HistoryFilter, HistoryOutcome, JobResult};
 pub use self::job_operations::{Action, AuditEntry, AuditFilter, Change, DueChange};
 pub(crate) use self::job_operations::{AuditNote, OperatorOptions};
 pub(crate) use self::maintenance::{MaintenanceDue, Promoted};
+pub(crate) use self::migration::Migration;
 pub use self::migration::MigrationStatus;
-pub(crate) use self::migration::{Migration, check_schema};
 pub use self::nodes::Released;
 pub(crate) use self::nodes::{NodeHeartbeat, NodeInfo, ServerIdentity};
 pub(crate) use self::outage::{InFlightCount, Outage};
@@ -84,35 +86,5 @@ pub(crate) use self::queue_capacity::FullQueue;
 pub(crate) use self::rules::RuleEdit;
 pub use self::rules::{EACH, Rate, Rule, Scope, ShareBy, Shares};
 pub(crate) use self::settle::{Settlement, Verdict, clip};
-pub use self::unit_of_work::TransactionRef;
 pub(crate) use self::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
 pub use self::unreadable::UnreadableRow;
-use crate::error::Result;
-use crate::job::ReportKey;
-
-/// A database that stores jobs, with the transaction type of its driver.
-pub trait Store: Clone + Send + Sync + 'static {
-    /// An open transaction that belongs to a context.
-    type Transaction: UnitOfWork;
-
-    /// Opens a transaction.
-    fn begin(&self) -> impl Future<Output = Result<Self::Transaction>> + Send;
-
-    /// Returns the engine's side of the same database.
-    #[doc(hidden)]
-    fn engine(&self) -> Arc<dyn JobStore>;
-}
-
-/// Returns the kind of an error, if it or one of its causes is a driver's error or ours.
-pub(crate) fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<crate::ErrorKind> {
-    std::iter::successors(Some(error), |error| error.source()).find_map(|error| {
-        if let Some(error) = error.downcast_ref::<crate::Error>() {
-            return Some(error.kind());
-        }
-        #[cfg(feature = "sqlite")]
-        if let Some(kind) = sqlite::driver_kind(error) {
-            return Some(kind);
-        }
-        postgres::driver_kind(error)
-    })
-}

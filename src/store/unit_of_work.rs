@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use super::{GroupClaim, Removed, Store};
+use super::{GroupClaim, Removed};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobId, JobMessage, NodeId, RowLocation};
-
-/// An open transaction of a store as it is lent to message services, whoever began it and will end it.
-pub type TransactionRef<'t, S> = <<S as Store>::Transaction as UnitOfWork>::Ref<'t>;
 
 /// Writes messages into an open transaction.
 pub trait JobWriter: Send {

@@ -1,55 +1,21 @@
+//! A database for each test.
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::location::TestLocation;
-use super::{Inline, Runner, Stored};
+use super::{Inline, Runner, Stored, TestStore};
 use crate::codec::Codec;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::executor::{CommandExecutor, ExecutorBuilder};
 use crate::job::{JobMessage, Limits, NewJob};
 use crate::message::MessageServices;
-use crate::store::{AnyStore, Hint, JobDetail, JobFilter, Page, Postgres, Store};
+use crate::store::{Hint, JobDetail, JobFilter, Page, Postgres, Store};
 
 /// Jobs read at a time.
 const PAGE: usize = 1000;
-
-mod sealed {
-    use std::time::Duration;
-
-    pub trait Travel {
-        fn travel(&self, by: Duration) -> impl Future<Output = crate::Result<()>> + Send;
-    }
-}
-
-/// A store whose timers can be moved.
-pub trait TestStore: Store + sealed::Travel {}
-
-impl<S: Store + sealed::Travel> TestStore for S {}
-
-impl sealed::Travel for Postgres {
-    async fn travel(&self, by: Duration) -> Result<()> {
-        Self::travel(self, by).await
-    }
-}
-
-#[cfg(feature = "sqlite")]
-impl sealed::Travel for crate::Sqlite {
-    async fn travel(&self, by: Duration) -> Result<()> {
-        Self::travel(self, by).await
-    }
-}
-
-impl sealed::Travel for AnyStore {
-    async fn travel(&self, by: Duration) -> Result<()> {
-        match self {
-            Self::Postgres(store) => store.travel(by).await,
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => store.travel(by).await,
-        }
-    }
-}
 
 /// A test's own database: a schema on a PostgreSQL server, or a file. Tests with one each run in parallel. Dropping it removes everything
 /// in it, and on PostgreSQL ends its connections. Databases that killed tests left behind are removed a day later.

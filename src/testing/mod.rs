@@ -37,10 +37,12 @@ mod inline;
 mod location;
 mod runner;
 mod sent;
+mod store;
 mod summary;
 
-pub use self::database::{TestDatabase, TestStore};
+pub use self::database::TestDatabase;
 pub use self::inline::Inline;
 pub use self::runner::Runner;
 pub use self::sent::{Pending, Sent, Stored, assert_sent};
+pub use self::store::TestStore;
 pub use self::summary::{JobRun, RunOutcome, Summary};

@@ -180,7 +180,7 @@ async fn executors_share_the_work() {
     site.settled(&ids).await;
     for executor in executors {
         let stats = executor.shutdown(Duration::ZERO).await.unwrap();
-        assert!(stats.delivered >= 50, "{stats:?}");
+        assert!(stats.delivered >= 10, "{stats:?}");
         assert_eq!(stats.refused, 0);
     }
 }

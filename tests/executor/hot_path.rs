@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobState, engine};
+use jobwright::store::JobState;
 use jobwright::{CommandExecutor, JobId, KindOptions, MessageServices, NewJob, Outcome};
 
 use crate::refused_outcomes::Refusing;
@@ -38,7 +38,7 @@ pub(crate) async fn waiting_at<W: World>(
         executor.stats().handed_over > 0
     })
     .await;
-    let jobs = Jobs(engine::of(messages).clone());
+    let jobs = Jobs(messages.engine().clone());
     eventually(PATIENCE, async || jobs.all().await.is_empty()).await;
     eventually(PATIENCE, async || executor.stats().in_flight == 0).await;
     executor

@@ -22,6 +22,7 @@ mod liveness;
 mod maintenance;
 mod middleware;
 mod old_snapshots;
+mod operators;
 mod panics;
 mod progress_and_results;
 mod query_plans;
@@ -91,6 +92,15 @@ cases! {
         the_group_goes_on
         its_id_is_sent_again
         what_it_wrote_is_rolled_back
+    }
+    operators {
+        whatever_an_operator_does_is_in_the_audit
+        a_dry_run_changes_nothing
+        a_rule_is_put_whole
+        some_jobs_are_retried
+        overdue_schedules_are_told
+        a_schedule_from_a_clock_that_was_ahead_is_told
+        whether_the_database_is_down_is_known
     }
     conflicts {
         a_conflict_is_run_again_within_its_attempt

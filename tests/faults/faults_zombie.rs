@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobwright::store::engine::{ClaimRequest, Settlement, UnitOfWork, Verdict};
-use jobwright::store::{JobState, Store, engine};
+use jobwright::store::{JobState, Store};
 use jobwright::{Fence, MessageServices, NewJob};
 use serde_json::json;
 
@@ -74,7 +74,7 @@ async fn zombie() {
     let text = |key: &str| role[key].as_str().unwrap().to_owned();
     let config = jobwright::DatabaseConfig::url(text("url")).schema(text("schema"));
     let messages = MessageServices::postgres(&config).await.unwrap();
-    let store = engine::of(&messages);
+    let store = messages.engine();
     let info = node_info("zombie").lease(Duration::from_secs(1));
     let node = store.register_node(&info).await.unwrap();
     let claim = ClaimRequest::new(node, claim_number(), "default", PATHS.len());

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::engine;
 use jobwright::{ErrorKind, MessageServices, Postgres};
 
 use crate::support::environment::PATIENCE;
@@ -95,7 +94,7 @@ async fn a_commit_whose_wait_for_the_standby_was_cancelled_is_unknown() {
     let messages = alone.messages.clone();
     ends(tokio::spawn(async move {
         let node = crate::support::jobs::node_info("alone");
-        engine::of(&messages).register_node(&node).await.map(drop)
+        messages.engine().register_node(&node).await.map(drop)
     }))
     .await;
     assert_eq!(jobs.all().await.len(), 2);
@@ -139,7 +138,7 @@ async fn what_may_be_committing_is_never_cancelled() {
     cx.transaction().await.unwrap();
     let error = cx.commit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
-    engine::of(&alone.messages).register_node(&crate::support::jobs::node_info("alone")).await.unwrap_err();
+    alone.messages.engine().register_node(&crate::support::jobs::node_info("alone")).await.unwrap_err();
     // Neither when the caller goes away.
     let gone = tokio::spawn({
         let messages = alone.messages.clone();

@@ -1,7 +1,7 @@
 //! With a program's own codec, a test still sees plain content.
 
 use jobwright::codec::{Seal, SealKey};
-use jobwright::store::{JobFilter, Page, engine};
+use jobwright::store::{JobFilter, Page};
 use jobwright::testing::{RunOutcome, TestDatabase, assert_sent};
 use jobwright::{Job, JobError, NewJob, Outcome};
 
@@ -20,8 +20,8 @@ async fn a_test_sees_plain_content<S: Kit>() {
     assert_sent(&cx).json("4111").once();
     cx.commit().await.unwrap();
     assert_sent(&db.sent().await.unwrap()).kind("pay").json("4111").once();
-    let stored = engine::of(db.messages()).list(&JobFilter::default(), &Page::default()).await.unwrap();
-    let stored = engine::of(db.messages()).show(stored[0].id).await.unwrap().unwrap();
+    let stored = db.messages().engine().list(&JobFilter::default(), &Page::default()).await.unwrap();
+    let stored = db.messages().engine().show(stored[0].id).await.unwrap().unwrap();
     assert_eq!(stored.payload.content_type(), "application/jose");
 
     let mut runner = db

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::test;
-use crate::{counts, ha, matrix, model};
+use crate::{counts, ha, matrix, model, rooms};
 
 pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();
@@ -19,6 +19,8 @@ fn steps(report: &mut Report) -> Option<()> {
         report.step(&format!("cargo {}", args[0]), || run::run(&mut run::cargo(args), run::CARGO)).then_some(())
     };
     cargo(report, &["fmt", "--all", "--check"])?;
+    // Takes no time, since it compiles nothing more.
+    report.step("rooms", || rooms::run(None)).then_some(())?;
     cargo(report, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     deny(report)?;
     report

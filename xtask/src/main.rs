@@ -12,6 +12,7 @@ mod matrix;
 mod model;
 mod mutants;
 mod report;
+mod rooms;
 mod run;
 mod runner;
 mod services;
@@ -32,8 +33,11 @@ Commands:
   test [--embedded-only] [-- ARGS...]
                     all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest,
                     which is installed where it is missing or too old. --embedded-only needs no servers
-  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`,
+  ci                everything a change has to pass: format, `rooms`, clippy, cargo-deny, rustdoc, `test`,
                     `model`, `matrix --short`, `ha --short`, `counts`
+  rooms [--edges [PREFIX]]
+                    which file of src/ may import from which, as xtask/rooms.txt says; fails on a circle between files. --edges
+                    prints the imports of the files that begin with PREFIX instead
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
   matrix [--short] [VERSION...]
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Ok(Command::Status) => services::status(),
         Ok(Command::Test(options)) => test::run(&options),
         Ok(Command::Ci) => ci::run(),
+        Ok(Command::Rooms { edges }) => rooms::run(edges.as_deref()),
         Ok(Command::Counts { write }) => counts::run(write),
         Ok(Command::Matrix(options)) => matrix::run(&options),
         Ok(Command::Model(options)) => model::run(&options),
@@ -111,6 +116,7 @@ enum Command {
     Status,
     Test(test::Options),
     Ci,
+    Rooms { edges: Option<String> },
     Counts { write: bool },
     Matrix(matrix::Options),
     Model(model::Options),
@@ -132,6 +138,10 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
         ["ci"] => Ok(Command::Ci),
         ["ci", ..] => Err("ci takes no arguments".to_owned()),
+        ["rooms"] => Ok(Command::Rooms { edges: None }),
+        ["rooms", "--edges"] => Ok(Command::Rooms { edges: Some(String::new()) }),
+        ["rooms", "--edges", prefix] => Ok(Command::Rooms { edges: Some((*prefix).to_owned()) }),
+        ["rooms", ..] => Err("rooms takes --edges, with the beginning of a path or without, or nothing".to_owned()),
         ["counts"] => Ok(Command::Counts { write: false }),
         ["counts", "--write"] => Ok(Command::Counts { write: true }),
         ["counts", ..] => Err("counts takes --write or nothing".to_owned()),
@@ -184,6 +194,7 @@ mod tests {
             &["services", "pu"],
             &["test", "name"],
             &["ci", "fast"],
+            &["rooms", "x"],
             &["counts", "x"],
             &["matrix", "12"],
             &["model", "--shallow"],

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine;
 use jobwright::store::engine::{ClaimRequest, NodeInfo};
 use jobwright::{ClaimNumber, Fence};
 
@@ -19,7 +18,7 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
     let schema = bench.schema().await?;
     filled(bench, &schema).await?;
     let services = schema.services().await?;
-    let jobs = engine::of(&services);
+    let jobs = services.engine();
     let info = NodeInfo::new("counts", "here", 0, Duration::from_secs(300));
     let node = jobs.register_node(&info).await?;
     let kinds = [KIND.to_owned()];

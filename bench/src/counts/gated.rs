@@ -66,7 +66,7 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
 async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
     let schema = bench.schema().await?;
     let services = schema.services().await?;
-    let jobs = engine::of(&services);
+    let jobs = services.engine();
     if let Some(rule) = &work.rule {
         services.admin().put_rule(rule).await?;
     }
@@ -102,7 +102,7 @@ const MAX_RUN: usize = 4;
 
 /// Returns how many jobs ended. `claim` is the number of the last claim: a claim with a number older than the last one counted takes nothing.
 async fn drain(services: &MessageServices, node: NodeId, claim: &mut u32) -> Result<usize> {
-    let jobs = engine::of(services);
+    let jobs = services.engine();
     let (queues, kinds) = ([QUEUE.to_owned()], [KIND.to_owned()]);
     let round = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
     let mut ended = 0;

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::engine;
 use jobwright::store::engine::{ClaimRequest, NodeInfo, ScanCursor, ScanRange};
 use jobwright::{ClaimNumber, Fence};
 
@@ -68,7 +67,7 @@ impl Front {
 
     /// Returns jobs a second of the time that claims and removals take. Removed jobs are sent again in between, so that the backlog stays.
     async fn run(&self) -> Result<f64> {
-        let jobs = engine::of(&self.services);
+        let jobs = self.services.engine();
         let info = NodeInfo::new("front", "here", 0, Duration::from_secs(300));
         let node = jobs.register_node(&info).await?;
         let kinds = [KIND.to_owned()];

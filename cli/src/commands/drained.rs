@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn what_an_external_worker_has_is_not_over() {
         let (_directory, messages, scope) = place().await;
-        let (admin, jobs) = (&messages.admin(), jobwright::store::engine::of(&messages));
+        let (admin, jobs) = (&messages.admin(), messages.engine());
         messages.send(NewJob::json("theirs", &1).queue("partner")).await.unwrap();
         let lease = Duration::from_secs(3600);
         let out = jobs.hand_out("partner", 10, lease, HandOutNumber::new(1)).await.unwrap();

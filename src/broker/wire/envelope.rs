@@ -6,9 +6,9 @@
 use lapin::BasicProperties;
 
 use super::delivery::PERSISTENT;
+use super::fields::REPORT_TOKEN;
 use super::headers::{Headers, short};
 use super::reply_to::{ReplyRoute, address};
-use super::report::REPORT_TOKEN;
 use super::{Names, Outgoing, Reply, priority};
 use crate::config::BrokerConfig;
 use crate::job::{CORRELATION_ID, Job, JobOptions, Payload, REPLY_TO, ReportKey, is_reserved_by_broker};

@@ -1,10 +1,15 @@
 //! Reads the properties and headers of a message.
 
+use std::time::Duration;
+
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
 use super::Refusal;
+use crate::job::parse_duration;
 
+/// The header that shows that the reporter was handed the job.
+pub(super) const REPORT_TOKEN: &str = "reportToken";
 /// The longest piece of third-party text that an explanation repeats, in characters.
 const QUOTED: usize = 60;
 
@@ -113,5 +118,14 @@ pub(super) fn as_text(name: &str, value: &AMQPValue) -> Result<String, Refusal> 
             quoted(name),
             other.get_type()
         ))),
+    }
+}
+
+/// Parses milliseconds, or a text such as `90s`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match text.trim().parse::<u64>() {
+        Ok(millis) => Ok(Duration::from_millis(millis)),
+        Err(_) if text.chars().count() > 60 => Err(format!("{} is not a duration", quoted(text))),
+        Err(_) => parse_duration(text.trim()),
     }
 }

@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use super::delivery::{fence, job_id};
-use super::fields::{Fields, bad, quoted};
-use super::submission::duration;
+use super::fields::{Fields, REPORT_TOKEN, bad, duration, quoted};
 use super::{ExternalReport, Incoming, Refusal, body};
 use crate::job::{Fence, LONGEST_LEASE, Limits, NewJob, Payload, ReportKey, RetryAdvice};
 
-/// The header that shows that the reporter was handed the job.
-pub(super) const REPORT_TOKEN: &str = "reportToken";
 const BAD_TOKEN: &str = "bad-token";
 /// The longest delay before another attempt.
 const RETRY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);

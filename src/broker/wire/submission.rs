@@ -8,14 +8,13 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid, Variant, Version};
 
-use super::fields::{Fields, as_text, bad, quoted};
+use super::fields::{Fields, REPORT_TOKEN, as_text, bad, duration, quoted};
 use super::headers::is_reserved;
-use super::report::REPORT_TOKEN;
 use super::{Incoming, Refusal, body, digest, priority};
 use crate::config::SubmitRules;
 use crate::job::{
     CORRELATION_ID, EVENT_QUEUE, JobId, JobOptions, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, SENT_BY,
-    Submission, Unique, parse_duration,
+    Submission, Unique,
 };
 
 /// The longest id, in bytes.
@@ -197,15 +196,6 @@ fn options(fields: Fields<'_>, mut job: NewJob) -> Result<NewJob, Refusal> {
         job = job.ttl(Duration::from_millis(millis));
     }
     Ok(job)
-}
-
-/// Parses milliseconds, or a text such as `90s`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    match text.trim().parse::<u64>() {
-        Ok(millis) => Ok(Duration::from_millis(millis)),
-        Err(_) if text.chars().count() > 60 => Err(format!("{} is not a duration", quoted(text))),
-        Err(_) => parse_duration(text.trim()),
-    }
 }
 
 fn own_headers(fields: Fields<'_>, name: Option<String>) -> Result<BTreeMap<String, String>, Refusal> {

@@ -5,19 +5,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rejection::{Rejection, RejectionSink};
-use super::report_key::CachedReportKey;
-use super::{BATCH, NodeSession, alive, bisect};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, Tag, wire};
 use crate::error::{Result, warn_of};
-use crate::executor::failure_policy::RetryDecision;
-use crate::executor::stats::add;
+use crate::executor::broker::bisect;
+use crate::executor::broker::mode::{BATCH, alive};
+use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::node::stats::add;
+use crate::executor::outcome::failure_policy::RetryDecision;
+use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job, JobError, REPLY_QUEUE, ReportKey, RowLocation};
 use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, key: Arc<CachedReportKey>) {
+pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, key: Arc<CachedReportKey>) {
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}

@@ -1,10 +1,10 @@
 //! How many messages go out at a time, by their size, which is unknown until they are in memory.
 
-use super::bisect::prefetch;
+use crate::executor::broker::bisect::prefetch;
 use crate::job::Limits;
 
 /// Sizes the batches of one queue of the table. The first fits the largest payloads, so that about 64 MiB are in memory at a time.
-pub(super) struct BatchSizer {
+pub(crate) struct BatchSizer {
     limits: Limits,
     /// How many batches are in flight at a time.
     parts: usize,
@@ -12,7 +12,7 @@ pub(super) struct BatchSizer {
 }
 
 impl BatchSizer {
-    pub(super) fn new(limits: Limits, parts: usize) -> Self {
+    pub(crate) fn new(limits: Limits, parts: usize) -> Self {
         let mut batch_sizer = Self { limits, parts, count: 0 };
         batch_sizer.count = batch_sizer.fit(limits.payload);
         batch_sizer
@@ -24,13 +24,13 @@ impl BatchSizer {
     }
 
     /// Returns the most messages of the next batch.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// Takes in a batch of `messages` with `bytes` in all. The next is to have as many as fit by their mean size. It may be larger than
     /// this one only if this one was full: a few small messages say nothing about a burst of large ones.
-    pub(super) fn took(&mut self, messages: usize, bytes: usize) {
+    pub(crate) fn took(&mut self, messages: usize, bytes: usize) {
         let Some(mean) = bytes.checked_div(messages) else { return };
         let fit = self.fit(mean);
         if fit < self.count || messages >= self.count {
@@ -42,7 +42,7 @@ impl BatchSizer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::broker::BATCH;
+    use crate::executor::broker::mode::BATCH;
 
     const MIB: usize = 1 << 20;
 

@@ -6,10 +6,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::BATCH;
 use crate::backoff::Reconnect;
 use crate::broker::Incoming;
 use crate::error::{Error, ErrorKind, Result, warn_of};
+use crate::executor::broker::mode::BATCH;
 use crate::job::Limits;
 
 /// The most bytes in one call to the store, and in one publish of rejected messages, unless a single message has more.
@@ -26,13 +26,13 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Returns how many unstored messages a node may have in flight: as many as come to 64 MiB at the largest legal size, but at least 10 and
 /// at most 500. The broker's own limit for a message (`max_message_size`) is what one may really cost: the protocol knows no bound in
 /// bytes.
-pub(super) fn prefetch(limits: Limits) -> u16 {
+pub(crate) fn prefetch(limits: Limits) -> u16 {
     let count = (IN_HAND / limits.payload.max(1)).clamp(10, BATCH);
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
 /// Cuts a list so that no part has more than [`MOST`] bytes.
-pub(super) fn cut<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+pub(crate) fn cut<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut parts: Vec<Vec<T>> = Vec::new();
     let mut room = 0;
     for item in items {
@@ -51,7 +51,7 @@ pub(super) fn cut<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> 
 
 /// Returns the messages that were delivered for the first time together, then each redelivered one alone. A message that crashed an
 /// executor once may do so again, and the others are stored by then.
-pub(super) fn batches(messages: Vec<Incoming>) -> Vec<Vec<Incoming>> {
+pub(crate) fn batches(messages: Vec<Incoming>) -> Vec<Vec<Incoming>> {
     let (again, first): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| message.redelivered);
     let mut parts = cut(first, Incoming::weight);
     parts.extend(again.into_iter().map(|message| vec![message]));
@@ -59,7 +59,7 @@ pub(super) fn batches(messages: Vec<Incoming>) -> Vec<Vec<Incoming>> {
 }
 
 /// Does the same for messages that have waited since, in their order.
-pub(super) fn in_order<T>(items: Vec<T>, message: impl Fn(&T) -> &Incoming) -> Vec<Vec<T>> {
+pub(crate) fn in_order<T>(items: Vec<T>, message: impl Fn(&T) -> &Incoming) -> Vec<Vec<T>> {
     let bytes = |message: &Incoming| if message.redelivered { usize::MAX } else { message.weight().max(1) };
     cut(items, |item| bytes(message(item)))
 }
@@ -69,7 +69,7 @@ pub(super) fn in_order<T>(items: Vec<T>, message: impl Fn(&T) -> &Incoming) -> V
 /// Calls `done` in order: for each part that was accepted, and for each item that was not. An item is not accepted if the database refuses
 /// it, or if it fails repeatedly while the database answers in between. `alive` asks the database something small that needs the same
 /// tables. While that gets no answer either, no item is to blame.
-pub(super) async fn in_parts<T, F, A>(
+pub(crate) async fn in_parts<T, F, A>(
     what: &'static str,
     count: usize,
     mut call: impl FnMut(Range<usize>) -> F,

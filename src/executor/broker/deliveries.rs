@@ -9,15 +9,16 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::delivery_buffer::{BufferedRow, DeliveryBuffer, TimedOutRows};
-use super::rejection::{Rejection, RejectionSink};
-use super::{BATCH, NodeSession};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Subscription, wire};
 use crate::error::warn_of;
-use crate::executor::dispatcher::start;
-use crate::executor::queue::Queue;
-use crate::executor::stats::add;
+use crate::executor::broker::delivery_buffer::{BufferedRow, DeliveryBuffer, TimedOutRows};
+use crate::executor::broker::mode::BATCH;
+use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::node::queue::Queue;
+use crate::executor::node::stats::add;
+use crate::executor::run::start::start;
+use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job, JobId};
 use crate::store::{Hint, Store};
 
@@ -31,7 +32,7 @@ const PREFETCH: usize = 64;
 /// any node run them. Rows that find no slot in time are left to the table ([`DeliveryBuffer`]), where any node with a free slot claims
 /// them; then the delivery is acked too. So no handler, however long, holds a delivery, and the broker's limit on that (`consumer_timeout`)
 /// is never reached.
-pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: Arc<Queue>) {
+pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: Arc<Queue>) {
     // As many wait as can run. So the next ones are present when a slot becomes free, and no node hoards.
     let prefetch = u16::try_from((queue.concurrency() * 2).min(PREFETCH)).unwrap_or(u16::MAX);
     let subscription = broker.subscribe(broker.names().deliveries(&queue.name), prefetch);

@@ -25,26 +25,26 @@ const STALLED: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A row that waits for a slot.
-pub(super) struct BufferedRow {
-    pub(super) row: RowRef,
+pub(crate) struct BufferedRow {
+    pub(crate) row: RowRef,
     came: Instant,
     /// Whether its delivery has other rows.
     together: bool,
     /// Its delivery, if this is the last row of it: once this row is decided, all are.
-    pub(super) last: Option<Tag>,
+    pub(crate) last: Option<Tag>,
     /// Whether other rows of its delivery were given back. Then the delivery is not acked with this row, but like one that was given back.
-    pub(super) cut: bool,
+    pub(crate) cut: bool,
 }
 
 impl BufferedRow {
     /// Returns when its head start ends.
-    pub(super) fn until(&self) -> Instant {
+    pub(crate) fn until(&self) -> Instant {
         self.came + HEAD_START
     }
 }
 
 /// Waiting rows, in the order in which they arrived.
-pub(super) struct DeliveryBuffer {
+pub(crate) struct DeliveryBuffer {
     rows: VecDeque<BufferedRow>,
     /// Deliveries that were given back, and when their head starts would have ended.
     given_back: VecDeque<(Instant, Tag)>,
@@ -56,36 +56,36 @@ pub(super) struct DeliveryBuffer {
 
 /// The rows that this node does not take.
 #[derive(Default)]
-pub(super) struct TimedOutRows {
+pub(crate) struct TimedOutRows {
     /// Rows that are still hidden.
-    pub(super) hidden: Vec<JobId>,
+    pub(crate) hidden: Vec<JobId>,
     /// The number of rows that are visible again.
-    pub(super) free: usize,
+    pub(crate) free: usize,
     /// Deliveries to ack.
-    pub(super) tags: Vec<Tag>,
+    pub(crate) tags: Vec<Tag>,
 }
 
 impl DeliveryBuffer {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { rows: VecDeque::new(), given_back: VecDeque::new(), again: Instant::now(), moved: Instant::now() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// Returns whether no row waits for a slot.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// Returns whether no row waits for a slot and no delivery is to be acked.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.is_empty() && self.given_back.is_empty()
     }
 
     /// Adds the rows of a delivery.
-    pub(super) fn put(&mut self, rows: Vec<RowRef>, came: Instant, tag: Tag) {
+    pub(crate) fn put(&mut self, rows: Vec<RowRef>, came: Instant, tag: Tag) {
         let count = rows.len();
         self.rows.extend(rows.into_iter().enumerate().map(|(n, row)| {
             let last = (n + 1 == count).then_some(tag);
@@ -94,13 +94,13 @@ impl DeliveryBuffer {
     }
 
     /// Takes rows for free slots, at most `most`.
-    pub(super) fn take(&mut self, most: usize, now: Instant) -> impl Iterator<Item = BufferedRow> {
+    pub(crate) fn take(&mut self, most: usize, now: Instant) -> impl Iterator<Item = BufferedRow> {
         self.moved = now;
         self.rows.drain(..most.min(self.rows.len()))
     }
 
     /// Keeps a delivery whose rows are all decided, some of them by giving them back, until it can be acked.
-    pub(super) fn give_back(&mut self, tag: Tag, until: Instant, now: Instant) {
+    pub(crate) fn give_back(&mut self, tag: Tag, until: Instant, now: Instant) {
         if self.given_back.is_empty() {
             self.again = now + STALLED;
         }
@@ -108,12 +108,12 @@ impl DeliveryBuffer {
     }
 
     /// Takes out all deliveries that were given back, for a node that stops.
-    pub(super) fn all_given_back(&mut self) -> Vec<Tag> {
+    pub(crate) fn all_given_back(&mut self) -> Vec<Tag> {
         self.given_back.drain(..).map(|(_, tag)| tag).collect()
     }
 
     /// Returns when the next rows time out.
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         // Rows of a sort time out in their order.
         let alone = self.rows.front().map(BufferedRow::until);
         let together = self.rows.iter().find(|waiting| waiting.together).map(|waiting| self.patience(waiting));
@@ -127,7 +127,7 @@ impl DeliveryBuffer {
 
     /// Takes out rows that have waited too long, and deliveries that were given back, if `free` slots are free. Rows that the free slots
     /// are for stay and are taken next, however long the claim before them took.
-    pub(super) fn over(&mut self, now: Instant, free: usize) -> TimedOutRows {
+    pub(crate) fn over(&mut self, now: Instant, free: usize) -> TimedOutRows {
         let mut over = TimedOutRows::default();
         for waiting in std::mem::take(&mut self.rows) {
             if waiting.until() <= now {

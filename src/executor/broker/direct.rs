@@ -2,14 +2,14 @@
 
 use tokio::sync::mpsc;
 
-use super::NodeSession;
-use super::isolating_publisher::Row;
-use super::relay::{RelayOutcome, report};
 use crate::broker::{Broker, Direct, Outgoing};
+use crate::executor::broker::isolating_publisher::Row;
+use crate::executor::broker::relay_outcome::{RelayOutcome, record};
+use crate::executor::session::node_session::NodeSession;
 use crate::store::Store;
 
 /// Publishes messages as they arrive, up to `most` over one connection, until the sender is dropped.
-pub(super) async fn run<S: Store>(
+pub(crate) async fn run<S: Store>(
     node: &NodeSession<S>,
     broker: &Broker,
     mut waiting: mpsc::Receiver<(Row, Outgoing)>,
@@ -24,7 +24,7 @@ pub(super) async fn run<S: Store>(
                 Direct::NotSent => RelayOutcome::Later,
                 Direct::Lost(why) => RelayOutcome::Never(why),
             };
-            report(node, &row, end).await;
+            record(node, &row, end).await;
         }
         line.close().await;
     }

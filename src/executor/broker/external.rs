@@ -1,21 +1,23 @@
 //! Jobs for external workers, handed out from the table while the broker's queue has capacity.
 
+use crate::executor::ExternalQueue;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::batch_sizer::BatchSizer;
-use super::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, UNANSWERED, pause};
-use super::report_key::CachedReportKey;
-use super::{NodeSession, up};
 use crate::backoff::Reconnect;
+use crate::backoff::jitter;
 use crate::broker::{Broker, Outgoing, QueueRole, wire};
 use crate::error::{Error, Result, warn_of};
-use crate::executor::drain::LET_GO;
-use crate::executor::jitter;
-use crate::executor::stats::add;
+use crate::executor::broker::batch_sizer::BatchSizer;
+use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, UNANSWERED, pause};
+use crate::executor::broker::mode::up;
+use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::node::cancellations::LET_GO;
+use crate::executor::node::stats::add;
+use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, HandOutNumber, JobId};
 use crate::store::{Hint, Settlement, Store, Verdict};
 
@@ -29,63 +31,11 @@ const CONFIRMS: Duration = Duration::from_secs(2);
 const ANSWERS: Duration = Duration::from_secs(5);
 const _: () = assert!(CONFIRMS.as_secs() < LET_GO.as_secs());
 
-/// A queue whose jobs are run by external workers, over the broker.
-///
-/// Each job is published whole, with a lease. If the worker has not reported when the lease ends, the attempt counts as failed and the job
-/// is handed out again. Jobs that do not fit into the broker's queue wait in the table, in their order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExternalQueue {
-    name: String,
-    lease: Duration,
-    depth: u32,
-}
-
-impl ExternalQueue {
-    /// Creates a queue with a lease of 5 minutes and at most 100 jobs waiting in the broker.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), lease: Duration::from_secs(300), depth: 100 }
-    }
-
-    /// Sets how long a worker has for a job, including the time the job waits in the broker. Workers ask for more by `extend`. 1 s to 24 h;
-    /// default 5 min.
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
-    }
-
-    /// Sets the most jobs that wait in the broker's queue. 1 to [`BrokerConfig::depth`](crate::BrokerConfig::depth); default 100.
-    #[must_use]
-    pub fn depth(mut self, depth: u32) -> Self {
-        self.depth = depth;
-        self
-    }
-
-    /// Returns the queue's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Checks the settings. `limit`: how much its queue of the broker takes.
-    pub(in crate::executor) fn validate(&self, limit: u32) -> Result<()> {
-        let Self { name, lease, depth } = self;
-        if *lease < Duration::from_secs(1) || *lease > Duration::from_secs(24 * 3600) {
-            return Err(Error::config(format!("the lease of the external queue {name:?} is {lease:?}; use 1s to 24h")));
-        }
-        if *depth == 0 || *depth > limit {
-            return Err(Error::config(format!(
-                "the depth of the external queue {name:?} is {depth}; use 1 to {limit}, the most its queue of the broker takes (`broker.depth`)"
-            )));
-        }
-        Ok(())
-    }
-}
-
 /// Hands out jobs until the node stops claiming.
 ///
 /// While the confirms of one batch are on their way, the next is handed out, so that the database and the broker work at the same time. It
 /// goes no further than that: unconfirmed jobs have to be taken back, and their leases run.
-pub(super) async fn run<S: Store>(
+pub(crate) async fn run<S: Store>(
     node: Arc<NodeSession<S>>,
     broker: Arc<Broker>,
     queue: ExternalQueue,
@@ -114,7 +64,7 @@ pub(super) async fn run<S: Store>(
             tokio::join!(async { Some(feed.publish(&mut isolating_publisher, handed.take()?).await) }, async {
                 if looks { Some(feed.hand_out(&mut batch_sizer, publishing).await) } else { None }
             },);
-        handed = pauses.heed(&feed.queue.name, sent, found);
+        handed = pauses.heed(feed.queue.name(), sent, found);
     }
 }
 
@@ -176,7 +126,7 @@ impl Pauses {
     async fn over<S: Store>(&mut self, feed: &Feed<S>) {
         match self.next {
             NextPoll::Now => {}
-            NextPoll::WhenNotified => feed.node.woken_for(&feed.queue.name, jitter(feed.node.poll_interval)).await,
+            NextPoll::WhenNotified => feed.node.woken_for(feed.queue.name(), jitter(feed.node.poll_interval)).await,
             NextPoll::After(pause) => tokio::time::sleep(pause).await,
         }
         self.next = NextPoll::Now;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use super::BATCH;
 use crate::broker::Incoming;
+use crate::executor::broker::mode::BATCH;
 use crate::job::{Due, JobId, JobMessage, Submission};
 use crate::store::{Enqueue, FullQueue};
 
@@ -14,15 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A message that was parsed.
-pub(super) struct ParsedSubmission {
-    pub(super) message: Incoming,
-    pub(super) submission: Submission,
+pub(crate) struct ParsedSubmission {
+    pub(crate) message: Incoming,
+    pub(crate) submission: Submission,
     /// When this process saw it first.
     since: Instant,
 }
 
 /// Submissions that wait for capacity. They stay unacked, so that the broker's queue grows and not the table.
-pub(super) struct DeferredSubmissions {
+pub(crate) struct DeferredSubmissions {
     waiting: Vec<ParsedSubmission>,
     /// The most that may wait. The rest of the prefetched messages are left to queues with capacity.
     most: usize,
@@ -35,20 +35,20 @@ pub(super) struct DeferredSubmissions {
 
 /// What happens to a submission.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum IntakeDecision {
+pub(crate) enum IntakeDecision {
     Stored,
     Deferred,
     Refused,
 }
 
 impl DeferredSubmissions {
-    pub(super) fn new(prefetch: u16) -> Self {
+    pub(crate) fn new(prefetch: u16) -> Self {
         let (waiting, seen) = (Vec::new(), HashMap::new());
         Self { waiting, most: usize::from(prefetch / 2), look: Instant::now(), seen, generation: 0 }
     }
 
     /// Takes in a message that arrived.
-    pub(super) fn parsed(&mut self, message: Incoming, submission: Submission) -> ParsedSubmission {
+    pub(crate) fn parsed(&mut self, message: Incoming, submission: Submission) -> ParsedSubmission {
         if message.tag.generation != self.generation {
             // Their channel is gone: the broker delivers them again, to this node or another.
             self.waiting.clear();
@@ -61,16 +61,16 @@ impl DeferredSubmissions {
     }
 
     /// Returns when to check again, if any submissions wait.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then_some(self.look)
     }
 
     /// Takes out the waiting submissions for another check, in the order in which they arrived.
-    pub(super) fn take(&mut self) -> Vec<ParsedSubmission> {
+    pub(crate) fn take(&mut self) -> Vec<ParsedSubmission> {
         std::mem::take(&mut self.waiting)
     }
 
-    pub(super) fn put(&mut self, parsed: ParsedSubmission) {
+    pub(crate) fn put(&mut self, parsed: ParsedSubmission) {
         if self.waiting.is_empty() {
             self.look = Instant::now() + LOOK;
         }
@@ -82,7 +82,7 @@ impl DeferredSubmissions {
         self.waiting.push(parsed);
     }
 
-    pub(super) fn decide(&mut self, full: &[FullQueue], parsed: &ParsedSubmission, now: Instant) -> IntakeDecision {
+    pub(crate) fn decide(&mut self, full: &[FullQueue], parsed: &ParsedSubmission, now: Instant) -> IntakeDecision {
         let JobMessage { id, queue, due, .. } = &parsed.submission.message;
         let waits = self.waiting.iter().any(|other| other.submission.message.queue == *queue);
         // A job that is due later takes no capacity yet.
@@ -99,7 +99,7 @@ impl DeferredSubmissions {
 }
 
 /// Returns which of the queues of these submissions are full.
-pub(super) async fn full(store: &dyn Enqueue, submissions: &[ParsedSubmission]) -> Vec<FullQueue> {
+pub(crate) async fn full(store: &dyn Enqueue, submissions: &[ParsedSubmission]) -> Vec<FullQueue> {
     let ready = submissions.iter().map(|parsed| &parsed.submission.message).filter(|message| message.due == Due::Now);
     let queues: BTreeSet<_> = ready.map(|message| message.queue.as_str()).collect();
     let queues: Vec<_> = queues.into_iter().collect();

@@ -4,20 +4,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::full_queues::{self, DeferredSubmissions, IntakeDecision, ParsedSubmission};
-use super::intake_rate::IntakeRate;
-use super::rejection::{Rejection, RejectionSink};
-use super::{NodeSession, alive, bisect, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, QueueRole, Refusal, wire};
 use crate::error::Result;
-use crate::executor::stats::add;
+use crate::executor::broker::bisect;
+use crate::executor::broker::full_queues::{self, DeferredSubmissions, IntakeDecision, ParsedSubmission};
+use crate::executor::broker::intake_rate::IntakeRate;
+use crate::executor::broker::mode::{alive, up};
+use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::node::stats::add;
+use crate::executor::session::node_session::NodeSession;
 use crate::job::Submission;
 use crate::message::hints;
 use crate::store::{Received, Store};
 
 /// Takes in submissions until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>) {
+pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>) {
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::BATCH;
 use crate::config::BrokerConfig;
+use crate::executor::broker::mode::BATCH;
 
 /// A limit on messages and one on bytes. An intake that exceeds one waits until the excess is made up for.
-pub(super) struct IntakeRate {
+pub(crate) struct IntakeRate {
     messages: Option<Bucket>,
     bytes: Option<Bucket>,
 }
@@ -19,18 +19,18 @@ struct Bucket {
 }
 
 impl IntakeRate {
-    pub(super) fn new(config: &BrokerConfig, now: Instant) -> Self {
+    pub(crate) fn new(config: &BrokerConfig, now: Instant) -> Self {
         let bucket = |rate: u32| (rate > 0).then(|| Bucket { rate: f64::from(rate), level: f64::from(rate), at: now });
         Self { messages: bucket(config.intake_rate), bytes: bucket(config.intake_bytes) }
     }
 
     /// Returns the most messages to store together: one second's worth, so that the messages behind them wait no longer than that.
-    pub(super) fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.messages.as_ref().map_or(BATCH, |bucket| BATCH.min(bucket.rate as usize))
     }
 
     /// Takes messages and bytes, and returns how long to wait before storing them.
-    pub(super) fn take(&mut self, messages: usize, bytes: usize, now: Instant) -> Duration {
+    pub(crate) fn take(&mut self, messages: usize, bytes: usize, now: Instant) -> Duration {
         let wait =
             |bucket: &mut Option<Bucket>, count| bucket.as_mut().map_or(Duration::ZERO, |it| it.take(count, now));
         wait(&mut self.messages, messages).max(wait(&mut self.bytes, bytes))

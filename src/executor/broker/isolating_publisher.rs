@@ -6,13 +6,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::BATCH;
 use crate::broker::{Broker, Outgoing, Published};
+use crate::executor::broker::mode::BATCH;
 use crate::job::{Fence, Job, JobId, REPLY_TO};
 
 /// The result of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PublishOutcome {
+pub(crate) enum PublishOutcome {
     /// The broker has it.
     Acked,
     /// No queue took it.
@@ -25,16 +25,16 @@ pub(super) enum PublishOutcome {
 
 /// What is still needed of a row once its payload has been published.
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) fence: Fence,
-    pub(super) kind: String,
-    pub(super) attempt: u32,
+pub(crate) struct Row {
+    pub(crate) fence: Fence,
+    pub(crate) kind: String,
+    pub(crate) attempt: u32,
     /// Where a reply goes.
-    pub(super) to: Option<String>,
+    pub(crate) to: Option<String>,
 }
 
 impl Row {
-    pub(super) fn of(job: &Job) -> Self {
+    pub(crate) fn of(job: &Job) -> Self {
         let (kind, to) = (job.kind.clone(), job.headers.get(REPLY_TO).cloned());
         Self { fence: job.fence(), kind, attempt: job.attempt, to }
     }
@@ -42,14 +42,14 @@ impl Row {
 
 /// Publishes for one queue, and remembers which of its messages went unanswered.
 #[derive(Debug, Default)]
-pub(super) struct IsolatingPublisher {
+pub(crate) struct IsolatingPublisher {
     suspects: HashSet<JobId>,
 }
 
 impl IsolatingPublisher {
     /// Publishes messages: first all new ones together, then each that went unanswered before alone. Returns their outcomes, in their
     /// order.
-    pub(super) async fn publish(&mut self, broker: &Broker, messages: Vec<(JobId, Outgoing)>) -> Vec<PublishOutcome> {
+    pub(crate) async fn publish(&mut self, broker: &Broker, messages: Vec<(JobId, Outgoing)>) -> Vec<PublishOutcome> {
         let mut outcomes_of = vec![PublishOutcome::Later; messages.len()];
         let (mut together, mut alone) = (Vec::new(), Vec::new());
         for (at, (id, message)) in messages.into_iter().enumerate() {
@@ -93,10 +93,10 @@ impl IsolatingPublisher {
 }
 
 /// The error recorded for an attempt that the broker did not answer.
-pub(super) const UNANSWERED: &str =
+pub(crate) const UNANSWERED: &str =
     "the broker gave no answer to it: it may have ended the channel it was published on";
 
 /// Returns how long to wait after an attempt that the broker did not answer.
-pub(super) fn pause(attempt: u32) -> Duration {
+pub(crate) fn pause(attempt: u32) -> Duration {
     Duration::from_secs(1 << attempt.saturating_sub(1).min(6))
 }

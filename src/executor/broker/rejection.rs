@@ -3,36 +3,36 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::bisect;
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Names, Outgoing, Published, Refusal, Tag, wire};
+use crate::executor::broker::bisect;
 
 /// Longest time that a message waits that can't be rejected at the moment, before it goes back to the broker.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// A message on its way to a queue of rejected messages.
-pub(super) struct Rejection {
+pub(crate) struct Rejection {
     message: Outgoing,
     tag: Tag,
 }
 
 impl Rejection {
     /// Rejects a message that can't be used.
-    pub(super) fn dead(names: &Names, message: Incoming, why: &Refusal) -> Self {
+    pub(crate) fn dead(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a message can't be used; it goes to {}", names.dead());
         let tag = message.tag;
         Self { message: wire::dead(names, message, why), tag }
     }
 
     /// Rejects a report that was refused.
-    pub(super) fn report(names: &Names, message: Incoming, why: &Refusal) -> Self {
+    pub(crate) fn report(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a report is refused; it goes to {}", names.rejected_reports());
         let tag = message.tag;
         Self { message: wire::rejected_report(names, message, why), tag }
     }
 
     /// Rejects a submission that was refused.
-    pub(super) fn rejected(names: &Names, message: Incoming, why: &Refusal) -> Self {
+    pub(crate) fn rejected(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a submission is refused; it goes to {}", names.rejected());
         let tag = message.tag;
         Self { message: wire::rejected(names, message, why), tag }
@@ -41,7 +41,7 @@ impl Rejection {
 
 /// Rejects messages of one subscription.
 #[derive(Clone)]
-pub(super) struct RejectionSink {
+pub(crate) struct RejectionSink {
     broker: Arc<Broker>,
     acks: Acks,
     /// Pauses, longer each time that no message can be rejected: a message given back arrives again at once, and counts as delivered.
@@ -49,13 +49,13 @@ pub(super) struct RejectionSink {
 }
 
 impl RejectionSink {
-    pub(super) fn new(broker: Arc<Broker>, acks: Acks) -> Self {
+    pub(crate) fn new(broker: Arc<Broker>, acks: Acks) -> Self {
         Self { broker, acks, delays: Arc::new(Mutex::new(Reconnect::new(PAUSE))) }
     }
 
     /// Publishes the messages to their queues, and acks those that have arrived there. The others go back to their source queue after a
     /// pause, which no caller waits for. A message whose confirm is lost is kept twice, with the same properties.
-    pub(super) async fn put(&self, aside: Vec<Rejection>) {
+    pub(crate) async fn put(&self, aside: Vec<Rejection>) {
         let mut back = Vec::new();
         for part in bisect::cut(aside, |aside| aside.message.body.len()) {
             let (messages, tags): (Vec<_>, Vec<_>) = part.into_iter().map(|aside| (aside.message, aside.tag)).unzip();

@@ -1,26 +1,28 @@
 //! Events and replies: rows that are published as they are, and removed once the broker has confirmed them.
 
+use crate::executor::broker::relay_outcome::RelayOutcome;
+use crate::executor::broker::relay_outcome::record;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::batch_sizer::BatchSizer;
-use super::bisect::prefetch;
-use super::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, UNANSWERED, pause};
-use super::{NodeSession, direct, up};
 use crate::backoff::Reconnect;
+use crate::backoff::jitter;
 use crate::broker::{Broker, Outgoing, QueueRole, Reply, wire};
 use crate::error::{Result, warn_of};
-use crate::executor::completer::Completion;
-use crate::executor::jitter;
-use crate::executor::stats::add;
+use crate::executor::broker::batch_sizer::BatchSizer;
+use crate::executor::broker::bisect::prefetch;
+use crate::executor::broker::direct;
+use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row};
+use crate::executor::broker::mode::up;
+use crate::executor::session::node_session::NodeSession;
 use crate::job::{Job, REPLY_QUEUE};
-use crate::store::{ClaimRequest, ScanRange, Settlement, Store, Verdict};
+use crate::store::{ClaimRequest, ScanRange, Store};
 
 /// Relays one of the reserved queues until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: &'static str) {
+pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: &'static str) {
     let stop = node.stop_claiming.clone();
     let batch_sizer = BatchSizer::new(node.messages.shared.limits, 1);
     // Of what may be in memory, half waits and the other half is on its way.
@@ -49,18 +51,6 @@ struct Relay<S: Store> {
     isolating_publisher: IsolatingPublisher,
     /// Messages for clients that wait without a queue.
     direct: mpsc::Sender<(Row, Outgoing)>,
-}
-
-/// What happens to a row.
-pub(super) enum RelayOutcome {
-    /// It was published.
-    Sent,
-    /// It goes out later, at no attempt.
-    Later,
-    /// The broker did not answer. It goes out later if it has attempts left.
-    Unanswered,
-    /// It can't go out, for this reason.
-    Never(String),
 }
 
 impl<S: Store> Relay<S> {
@@ -149,28 +139,6 @@ impl<S: Store> Relay<S> {
     }
 
     async fn report(&self, row: &Row, end: RelayOutcome) {
-        report(&self.node, row, end).await;
+        record(&self.node, row, end).await;
     }
-}
-
-pub(super) async fn report<S: Store>(node: &NodeSession<S>, row: &Row, end: RelayOutcome) {
-    let Row { fence, kind, attempt, to } = row;
-    let settled = |verdict| Settlement::new(*fence, verdict);
-    let report = match end {
-        RelayOutcome::Sent => {
-            add(&node.counters.relayed, 1);
-            Completion::Done(*fence)
-        }
-        RelayOutcome::Later => Completion::Settled(settled(Verdict::Snooze(Duration::from_secs(1)))),
-        RelayOutcome::Unanswered => {
-            tracing::warn!(id = %fence.id, %kind, attempt, "a message was not relayed: {UNANSWERED}");
-            Completion::Settled(settled(Verdict::Retry(pause(*attempt))).error(UNANSWERED, None))
-        }
-        RelayOutcome::Never(why) => {
-            let to = to.as_deref().unwrap_or_default();
-            tracing::warn!(id = %fence.id, %kind, to, "a message can't be relayed: {why}; it becomes a dead letter");
-            Completion::Settled(settled(Verdict::Dead).error(&format!("{why}: {to:?}"), None))
-        }
-    };
-    node.completions.send(report).await;
 }

@@ -13,6 +13,7 @@ mod external;
 mod hints;
 mod info;
 mod inspect;
+mod job_store;
 mod leases;
 mod maintenance;
 mod operate;
@@ -23,8 +24,6 @@ mod recovery;
 pub mod schedules;
 mod schema;
 
-use std::fmt;
-
 pub use self::acquire::Acquire;
 pub use self::diagnose::Diagnose;
 pub use self::enqueue::Enqueue;
@@ -32,6 +31,7 @@ pub use self::external::External;
 pub use self::hints::Hints;
 pub use self::info::StoreInfo;
 pub use self::inspect::Inspect;
+pub use self::job_store::JobStore;
 pub use self::leases::Leases;
 pub use self::maintenance::Maintenance;
 pub use self::operate::Operate;
@@ -40,7 +40,7 @@ pub use self::progress::Progress;
 pub use self::prune::Prune;
 pub use self::recovery::Recovery;
 pub use self::schedules::Schedules;
-pub use self::schema::Schema;
+pub use self::schema::{Schema, check_schema};
 pub use super::admission::{AdmitRequest, Admitted};
 pub use super::broker::{Completed, Extension, ExternalDone, Received};
 pub use super::claiming::{
@@ -52,7 +52,7 @@ pub use super::expiring::Expired;
 pub use super::hint::{Hint, HintStream};
 pub use super::job_operations::{AuditNote, OperatorOptions};
 pub use super::maintenance::{MaintenanceDue, Promoted};
-pub use super::migration::{Migration, check_schema};
+pub use super::migration::Migration;
 pub use super::nodes::{NodeHeartbeat, NodeInfo, ServerIdentity};
 pub use super::outage::Outage;
 pub use super::progress::ProgressUpdate;
@@ -62,53 +62,3 @@ pub use super::settle::{Settlement, Verdict, clip};
 #[doc(hidden)]
 pub use super::testing;
 pub use super::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
-
-/// Returns the engine's side of the database of message services: for the tests and the benchmark of this crate.
-pub fn of<S: crate::Store>(messages: &crate::MessageServices<S>) -> &std::sync::Arc<dyn JobStore> {
-    &messages.shared.jobs
-}
-
-/// All roles of a database. It is implemented for whatever has them.
-pub trait JobStore:
-    StoreInfo
-    + Schema
-    + Enqueue
-    + Hints
-    + Acquire
-    + Outcomes
-    + Progress
-    + Leases
-    + Recovery
-    + Maintenance
-    + Prune
-    + External
-    + Schedules
-    + Inspect
-    + Operate
-    + Diagnose
-    + fmt::Debug
-    + 'static
-{
-}
-
-impl<T> JobStore for T where
-    T: StoreInfo
-        + Schema
-        + Enqueue
-        + Hints
-        + Acquire
-        + Outcomes
-        + Progress
-        + Leases
-        + Recovery
-        + Maintenance
-        + Prune
-        + External
-        + Schedules
-        + Inspect
-        + Operate
-        + Diagnose
-        + fmt::Debug
-        + 'static
-{
-}

@@ -14,10 +14,10 @@ use super::types::JsonParam;
 use super::unreadable::clear_away;
 use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE};
+use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE, ReportKey};
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::statement_size::ByteBudget;
-use crate::store::{Completed, Extension, ExternalDone, Released, ReportKey, ScanRange, Settlement};
+use crate::store::{Completed, Extension, ExternalDone, Released, ScanRange, Settlement};
 
 pub(super) async fn hand_out(
     shared: &Arc<Shared>,

@@ -1,4 +1,4 @@
-//! Which function serves which method of the roles.
+//! Which function serves which method of the roles. `Progress` and `Schedules` are implemented beside their statements.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

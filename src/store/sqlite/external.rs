@@ -17,10 +17,10 @@ use super::unreadable::sort_out;
 use crate::error::Result;
 use crate::job::{
     AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, HandOutNumber, Job, JobId, JobMessage, JobOptions,
-    Payload, REPLY_OF, REPLY_QUEUE, REPLY_TO,
+    Payload, REPLY_OF, REPLY_QUEUE, REPLY_TO, ReportKey,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
-use crate::store::{Completed, Extension, ExternalDone, HistoryOutcome, Released, ReportKey, Settlement, Verdict};
+use crate::store::{Completed, Extension, ExternalDone, HistoryOutcome, Released, Settlement, Verdict};
 
 static HAND_OUT_CHECK: Statement = statement!("sql/hand_out_check.sql");
 static HAND_OUT: Statement = statement!("sql/hand_out.sql");

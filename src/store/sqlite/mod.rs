@@ -55,6 +55,7 @@ use rusqlite::{Connection, named_params};
 pub(crate) use self::failure::driver_kind;
 use self::identity::Identity;
 use self::liveness_files::LivenessFiles;
+#[doc(hidden)]
 pub use self::migrate::MIGRATIONS;
 pub(crate) use self::queue_capacity::refuse_full;
 use self::serial_connection::SerialConnection;
@@ -101,7 +102,7 @@ impl fmt::Debug for Inner {
 
 impl Sqlite {
     /// Opens the file that the URL `sqlite:FILE` names. Creates it if it does not exist and [`DatabaseConfig::access`] allows that; its
-    /// directory must exist. The tables are not created: see [`Schema::migrate`](super::Schema::migrate).
+    /// directory must exist. The tables are not created: see [`MessageServices::migrate`](crate::MessageServices::migrate).
     ///
     /// # Errors
     /// [`Config`](ErrorKind::Config) if the URL names no SQLite file, or one that can't be used; [`ReadOnly`](ErrorKind::ReadOnly) if the

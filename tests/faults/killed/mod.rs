@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use jobwright::store::engine;
 use jobwright::{BrokerConfig, MessageServices};
 
 use self::attempts::Past;
@@ -96,7 +95,7 @@ async fn killed_at_random<W: Book>(
         number("JOBWRIGHT_KILLED_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 % 1_000_000);
     println!("killed at random for {seconds} s: JOBWRIGHT_KILLED_SEED={seed}");
     db.open_book().await;
-    let (pen, store) = (W::pen(&db.config()).await, engine::of(messages));
+    let (pen, store) = (W::pen(&db.config()).await, messages.engine());
     if rules == Rules::Some {
         load::put_rules(&messages.admin()).await;
     }

@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-error-is-stored-in-plain",
-        "src/executor/worker.rs",
+        "src/executor/run/worker.rs",
         "Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))",
         "if $on { Completion::Settled(settlement) } else { $was }",
         "binary(executor) & test(/nothing_of_a_sealed_job_is_stored_in_plain/)",
@@ -187,10 +187,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "nobody-forgets-old-starts",
-        "src/executor/pruner.rs",
+        "src/executor/maintenance/pruner.rs",
         "store.prune_rates(BATCH).await?",
         "if $on { 0 } else { store.prune_rates(BATCH).await? }",
-        "test(=executor::pruner::tests::starts_that_no_rate_counts_are_forgotten)",
+        "test(=executor::maintenance::pruner::tests::starts_that_no_rate_counts_are_forgotten)",
     ),
     of(
         "shares-that-can-not-be-read-take-the-rule-with-them",
@@ -250,7 +250,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-closure-that-panics-keeps-its-job",
-        "src/executor/registry.rs",
+        "src/executor/handler/registry.rs",
         "Err(panic) => Box::pin(ready(Err(panic))),",
         "Err(_) if $on => std::process::abort(),\n            $was",
         "binary(executor) & test(/a_panic_before_there_is_a_future/)",

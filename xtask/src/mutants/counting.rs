@@ -110,7 +110,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-ends-is-not-told",
-        "src/executor/limits.rs",
+        "src/executor/node/limits.rs",
         "            counter.fetch_sub(1, Ordering::SeqCst);\n",
         "            if !$on { counter.fetch_sub(1, Ordering::SeqCst); }\n",
         "binary(executor) & test(=counting::a_limit_changes_while_everything_runs)",
@@ -124,7 +124,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-end-before-the-refusal-is-missed",
-        "src/executor/dispatcher/group.rs",
+        "src/executor/dispatch/dispatcher/group.rs",
         "        self.have_ended()\n",
         "        !$on && self.have_ended()\n",
         "test(/group::tests::what_has_ended_before/)",
@@ -138,7 +138,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-end-makes-room-under-a-rate",
-        "src/executor/dispatcher/group.rs",
+        "src/executor/dispatch/dispatcher/group.rs",
         "(self.timed || !self.have_ended())",
         "((!$on && self.timed) || !self.have_ended())",
         "test(/group::tests::no_end_makes_room/)",
@@ -152,7 +152,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-lost-claim-is-forgotten",
-        "src/executor/limits.rs",
+        "src/executor/node/limits.rs",
         "        self.owed.load(Ordering::SeqCst) ||",
         "        (!$on && self.owed.load(Ordering::SeqCst)) ||",
         "test(/limits::tests::after_a_claim_without_an_answer/)",

@@ -376,7 +376,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-lock-against-writes-is-blamed-on-a-submission",
-        "src/executor/broker/mod.rs",
+        "src/executor/broker/mode.rs",
         "return node.store.takes_writes().await;",
         "return if $on { Ok(()) } else { node.store.takes_writes().await };",
         "test(=expensive_submissions::a_lock_against_writes_is_waited_out_and_blamed_on_no_submission)",

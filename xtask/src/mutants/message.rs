@@ -61,10 +61,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-may-be-written-is-withdrawn",
-        "src/message/local.rs",
+        "src/message/local_service.rs",
         "Err(error) if !wrote_nothing(error) => drop(self),",
         "Err(error) if !wrote_nothing(error) && !$on => drop(self),",
-        "test(/local::tests::what_may_have_been_written/)",
+        "test(/local_service::tests::what_may_have_been_written/)",
     ),
     of(
         "given-ids-share-a-commit",
@@ -145,7 +145,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-id-that-was-there-raises-a-suspicion",
-        "src/message/local.rs",
+        "src/message/local_service.rs",
         "            _ => self.handoff.withdraw(),\n",
         "            _ => if $on { drop(self.handoff) } else { self.handoff.withdraw() },\n",
         "test(/an_id_that_was_there_already_raises_no_suspicion/)",

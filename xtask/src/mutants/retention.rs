@@ -82,14 +82,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "options-become-file-names",
-        "src/config.rs",
+        "src/config/database.rs",
         "path if path.contains('?') =>",
         "path if path.contains('?') && !$on =>",
         "kind(lib) & test(/urls_name_their_store/)",
     ),
     of(
         "idle-nodes-wait-for-the-database",
-        "src/executor/node_session.rs",
+        "src/executor/supervisor/node_session.rs",
         "let patience = if idle { IDLE } else { Duration::MAX };",
         "let patience = if idle && !$on { IDLE } else { Duration::MAX };",
         "binary(access) & test(/an_idle_worker_stops_at_once/)",

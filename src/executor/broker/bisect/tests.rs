@@ -4,8 +4,8 @@ use std::future::ready;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::*;
 use crate::broker::Tag;
+use crate::executor::broker::bisect::*;
 
 /// Fails each call that contains a given item, and counts calls and checks.
 #[derive(Default)]

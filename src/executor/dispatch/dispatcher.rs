@@ -1,0 +1,343 @@
+//! Claims jobs for the free slots of a queue, and starts them.
+
+mod group;
+
+use crate::executor::run::start::start;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use self::group::{Group, groups};
+use crate::backoff::Reconnect;
+use crate::backoff::jitter;
+use crate::error::warn_of;
+use crate::executor::dispatch::scan::ScanPlan;
+use crate::executor::handler::registry::Kind;
+use crate::executor::node::limits::{Limit, Running};
+use crate::executor::node::queue::Queue;
+use crate::executor::node::stats::add;
+use crate::executor::session::node_session::NodeSession;
+use crate::job::Job;
+use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};
+
+/// The most jobs claimed with one statement.
+const BATCH: usize = 500;
+
+/// How long a starting node waits for the first read of the rules, which another program's lock may delay.
+const RULES_KNOWN: Duration = Duration::from_secs(1);
+
+/// How often the workers of limited jobs may run before the next claim.
+const GATHER_TURNS: usize = 16;
+
+/// Longest time between two scans while this node is cut off from a broker that other nodes may still reach.
+const CUT_OFF_POLL: Duration = Duration::from_millis(800);
+
+/// A claimed job with its slots.
+struct Ready {
+    job: Job,
+    slot: OwnedSemaphorePermit,
+    kind_slot: Option<OwnedSemaphorePermit>,
+    running: Option<Running>,
+}
+
+/// The dispatcher of one queue.
+pub(crate) struct Dispatcher<S: Store> {
+    node: Arc<NodeSession<S>>,
+    queue: Arc<Queue>,
+    groups: Vec<Group<S>>,
+    /// The revision of the rules that the groups were made for.
+    revision: u64,
+    /// The number of passes over the groups. Each pass begins with another group: a limit they share may have capacity for one of them
+    /// only.
+    passes: usize,
+    /// Jobs claimed under a backlog. They start while the next claim is under way, so that the server does not wait for this process.
+    ready: Vec<Ready>,
+}
+
+impl<S: Store> Dispatcher<S> {
+    pub(crate) fn new(node: Arc<NodeSession<S>>, queue: Arc<Queue>) -> Self {
+        let (revision, groups) = (node.limits.revision(), groups(&node, &queue, Vec::new()));
+        Self { node, queue, groups, revision, passes: 0, ready: Vec::new() }
+    }
+
+    /// Claims and starts jobs until the node stops claiming.
+    pub(crate) async fn run(mut self) {
+        let stop = self.node.stop_claiming.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.dispatch() => {}
+        }
+        start_all(&self.node, &mut self.ready);
+    }
+
+    async fn dispatch(&mut self) {
+        let mut delays = Reconnect::new(Duration::from_secs(2));
+        // Not for long: if the rules are still unknown then, limited jobs wait until they are known.
+        let _ = tokio::time::timeout(RULES_KNOWN, self.node.limits.known()).await;
+        loop {
+            let heard = self.queue.heard();
+            self.regroup();
+            if self.queue.take_rescan() {
+                self.groups.iter_mut().for_each(Group::owe);
+            }
+            let mut more = false;
+            let mut failed = false;
+            self.passes = self.passes.wrapping_add(1);
+            for turn in 0..self.groups.len() {
+                match self.claim_group((self.passes + turn) % self.groups.len()).await {
+                    Ok(full) => more |= full,
+                    Err(error) => {
+                        warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
+                        self.node.claim_failed(&error);
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+            if failed {
+                self.queue.looked(heard, true);
+                tokio::time::sleep(delays.next_delay()).await;
+            } else {
+                delays.reset();
+                self.queue.looked(heard, more);
+                if !more {
+                    self.idle().await;
+                }
+            }
+        }
+    }
+
+    /// Waits for a sign of work, or until the next scan is due anyway.
+    async fn idle(&mut self) {
+        let mut pause = self.node.poll_interval;
+        if self.node.cut_off() {
+            // Other nodes may still send through the broker, and notify no executor of the rows they hide.
+            pause = pause.min(CUT_OFF_POLL);
+        }
+        let now = Instant::now();
+        let poll = now + jitter(pause);
+        // Nothing reports jobs that end on other nodes, so a refused group asks again.
+        let again = self.groups.iter().filter_map(|group| group.again).min();
+        // A group whose scan is already due has no free slot. The end of one of its jobs will wake this task.
+        let wanted = self.groups.iter().filter_map(|group| group.scan.wanted_at()).filter(|at| *at > now).min();
+        tokio::select! {
+            () = self.queue.woken() => {}
+            () = tokio::time::sleep_until(again.unwrap_or(poll)), if again.is_some_and(|again| again < poll) => {}
+            () = tokio::time::sleep_until(wanted.map_or(poll, |at| at.min(poll))) => {
+                // A poll finds rows that no hint announced, wherever they are.
+                self.groups.iter_mut().for_each(Group::owe);
+            }
+        }
+    }
+
+    /// Claims once for a group and starts the claimed jobs. Returns whether there may be more.
+    async fn claim_group(&mut self, index: usize) -> crate::Result<bool> {
+        let counted = self.groups[index].counted.clone();
+        let group = &mut self.groups[index];
+        if group.is_refused(Instant::now()) {
+            return Ok(false);
+        }
+        group.again = None;
+        if group.scan.has_backlog() {
+            if group.bound {
+                gather_under(&counted).await;
+            } else {
+                self.queue.gather(BATCH).await;
+            }
+        }
+        let mut slots = match self.queue.try_take(BATCH) {
+            Some(slots) => slots,
+            None => {
+                start_all(&self.node, &mut self.ready);
+                let Some(slots) = self.queue.take(BATCH).await else {
+                    return Ok(false);
+                };
+                slots
+            }
+        };
+        let mut kind_slots = None;
+        if let Some(kind) = &group.limited {
+            // Not waited for, because this task holds slots of the queue. The end of a job of this kind wakes the dispatcher.
+            let Some(free) = take_kind_slots(kind, slots.num_permits()) else {
+                start_all(&self.node, &mut self.ready);
+                return Ok(false);
+            };
+            drop(slots.split(slots.num_permits() - free.num_permits()));
+            kind_slots = Some(free);
+        }
+        // Locked until the jobs this claim takes are counted as running.
+        let mut turns = Vec::with_capacity(counted.len());
+        for limit in &counted {
+            turns.push(limit.claiming.lock().await);
+        }
+        group.asks();
+        let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
+        let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
+        let limit = slots.num_permits();
+        let plan = group.scan.next(Instant::now(), limit);
+        // A hint or a poll says that jobs may have been admitted. A node that missed the hint finds them with a scan from the start.
+        group.admitted |= plan.is_from_start();
+        let request = ClaimRequest {
+            node: self.node.id,
+            claim: self.node.next_claim(),
+            queue: &self.queue.name,
+            kinds: Some(&group.kinds),
+            limit,
+            range: plan.range(),
+            // Nothing is delivered at the moment, so hidden rows are claimed too.
+            include_hidden: self.node.cut_off(),
+            counted: &counts,
+            admitted_too: group.admitted,
+        };
+        let claiming = self.node.in_flight.claiming.clone().read_owned().await;
+        let ready = &mut self.ready;
+        let start_others = async {
+            if !ready.is_empty() {
+                // Jobs start once the claim is on its way.
+                tokio::task::yield_now().await;
+                start_all(&self.node, ready);
+            }
+        };
+        let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
+        let now = Instant::now();
+        let claimed = answer.inspect_err(|error| group.failed(&plan, error, now))?;
+        self.node.in_flight.add(claimed.jobs.iter());
+        drop(claiming);
+
+        add(&self.node.counters.claimed, claimed.jobs.len());
+        let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);
+        let recount = claimed.allowed.as_ref().map(|allowed| allowed.recount.clone()).unwrap_or_default();
+        let (more, jobs) = match claimed.allowed {
+            None => (group.scan.found(&plan, &claimed, limit, now), claimed.jobs),
+            Some(allowed) => {
+                recount.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.restart_count());
+                self.counted(index, &plan, claimed.jobs, &allowed, limit, now)
+            }
+        };
+        self.start_with_others(index);
+        let took = jobs.iter().filter(|job| !job.admitted).count();
+        if written {
+            for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
+                limit.reported(if recount.contains(&place) { 0 } else { *said }, took);
+            }
+        }
+        for job in jobs {
+            // The claim returns no more jobs than slots, so there is one slot for each.
+            let Some(slot) = slots.split(1) else { break };
+            let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
+            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            self.ready.push(Ready { job, slot, kind_slot, running });
+        }
+        let more = self.refused(index, written) || more;
+        // The next claim must not have to wait for the slots of these jobs.
+        let group = &self.groups[index];
+        if !group.scan.has_backlog() || self.queue.free() < limit || group.bound {
+            start_all(&self.node, &mut self.ready);
+        }
+        Ok(more)
+    }
+
+    /// Applies what a claim under limits says of the waiting jobs. Returns whether to claim again at once, and the jobs.
+    fn counted(
+        &mut self,
+        index: usize,
+        plan: &ScanPlan,
+        jobs: Vec<Job>,
+        allowed: &Allowed,
+        limit: usize,
+        now: Instant,
+    ) -> (bool, Vec<Job>) {
+        if allowed.unblocked {
+            self.node.in_flight.admission_due.notify_one();
+        }
+        // Admitted jobs were found in another way than by the scan.
+        let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
+        // Unless they took all slots, these were all the admitted jobs.
+        self.groups[index].admitted &= jobs.len() >= limit;
+        let bound = allowed.jobs < limit - jobs.len().min(limit);
+        let fresh_count = fresh.len();
+        let full = fresh_count >= allowed.jobs;
+        let group = &mut self.groups[index];
+        let fresh = Claimed { jobs: fresh, ..Claimed::default() };
+        let more = if allowed.jobs == 0 {
+            group.scan.saw_nothing(plan);
+            // Admitted jobs may have filled the slots.
+            !jobs.is_empty() && jobs.len() >= limit
+        } else {
+            group.was_allowed();
+            group.scan.found(plan, &fresh, allowed.jobs, now)
+        };
+        jobs.extend(fresh.jobs);
+        group.bound = bound && full;
+        if group.bound && allowed.waits {
+            group.was_refused(allowed.wait, now);
+        }
+        if allowed.passed_over && fresh_count < allowed.jobs.max(1) {
+            group.owe_a_claim();
+        }
+        (more && !group.bound, jobs)
+    }
+
+    /// Lets a group that scanned to the end of the queue start where other groups are. Otherwise it would walk over the same dead rows
+    /// again and again, though it may never find one of its own jobs.
+    fn start_with_others(&mut self, index: usize) {
+        if !self.groups[index].scan.saw_all() {
+            return;
+        }
+        let (before, rest) = self.groups.split_at_mut(index);
+        if let Some((group, after)) = rest.split_first_mut() {
+            before.iter().chain(&*after).for_each(|other| group.scan.start_with(&other.scan));
+        }
+    }
+
+    /// After a refusal, records that other groups with the same limits would be refused too. Returns whether a job has ended meanwhile.
+    fn refused(&mut self, index: usize, written: bool) -> bool {
+        let group = &self.groups[index];
+        if group.again.is_none() {
+            return false;
+        }
+        let ended = group.wait_for_ends(&self.queue.name);
+        // Nothing was written when another transaction held the limit, so the limit may have capacity.
+        if !written {
+            return ended;
+        }
+        let (counted, ends) = (group.counted.clone(), group.ends());
+        self.groups.iter_mut().for_each(|other| other.is_refused_with(&counted, &ends));
+        ended
+    }
+
+    /// Makes the groups again when the rules have changed.
+    fn regroup(&mut self) {
+        let revision = self.node.limits.revision();
+        if revision != self.revision {
+            self.revision = revision;
+            self.groups = groups(&self.node, &self.queue, std::mem::take(&mut self.groups));
+        }
+    }
+}
+
+/// Lets jobs that were just started finish, so that one claim replaces all that end together. If they run for long, this costs a few turns
+/// of the scheduler and no time.
+async fn gather_under(limits: &[Arc<Limit>]) {
+    for _ in 0..GATHER_TURNS {
+        if limits.iter().all(|limit| limit.running() == 0) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn start_all<S: Store>(node: &Arc<NodeSession<S>>, ready: &mut Vec<Ready>) {
+    for Ready { job, slot, kind_slot, running } in ready.drain(..) {
+        start(node, job, slot, kind_slot, running);
+    }
+}
+
+/// Takes the free slots of a kind that has a limit, at most `most`.
+fn take_kind_slots<S: Store>(kind: &Kind<S>, most: usize) -> Option<OwnedSemaphorePermit> {
+    let slots = kind.slots.as_ref()?;
+    let free = u32::try_from(slots.available_permits().min(most)).ok().filter(|free| *free > 0)?;
+    slots.clone().try_acquire_many_owned(free).ok()
+}

@@ -1,0 +1,262 @@
+//! Groups of kinds that are claimed together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::backoff::jitter;
+use crate::error::Error;
+use crate::executor::dispatch::scan::{Scan, ScanPlan};
+use crate::executor::handler::registry::Kind;
+use crate::executor::node::limits::Limit;
+use crate::executor::node::queue::Queue;
+use crate::executor::session::node_session::NodeSession;
+use crate::store::{Scope, Store};
+
+/// How soon a limit that allowed no more is asked again at first: other nodes' jobs may have ended.
+const REFUSED: Duration = Duration::from_millis(20);
+/// The longest such delay: each refusal doubles it.
+const LONGEST_REFUSED: Duration = Duration::from_secs(1);
+
+/// Kinds that are claimed together: all without their own limit, or one that has a limit. So a node never takes more jobs of a limited kind
+/// than it can start.
+pub(crate) struct Group<S: Store> {
+    pub(crate) kinds: Vec<String>,
+    /// The kind, if it has a limit on this node.
+    pub(crate) limited: Option<Arc<Kind<S>>>,
+    /// The kind's limit across all nodes, which its claims count.
+    kind_limit: Option<Arc<Limit>>,
+    /// The limit of the queue and that of the kind, always in this order: their locks are taken in it.
+    pub(crate) counted: Vec<Arc<Limit>>,
+    /// Whether these limits kept the last claim from taking more. Then the next claim replaces the jobs that ended.
+    pub(crate) bound: bool,
+    /// When to ask again after these limits allowed no more and jobs wait, unless a job ends before that.
+    pub(crate) again: Option<Instant>,
+    /// A rate is used up: the end of a job frees no capacity.
+    timed: bool,
+    /// How many jobs had ended under each limit before the last claim.
+    ends: Vec<u64>,
+    /// How soon after a refusal the group asks again.
+    patience: Duration,
+    /// Whether jobs may have been admitted since the last claim that looked for them.
+    pub(crate) admitted: bool,
+    pub(crate) scan: Scan,
+}
+
+impl<S: Store> Group<S> {
+    fn new(
+        kinds: Vec<String>,
+        limited: Option<Arc<Kind<S>>>,
+        queue_limit: Option<&Arc<Limit>>,
+        kind_limit: Option<Arc<Limit>>,
+    ) -> Self {
+        Self {
+            kinds,
+            limited,
+            counted: queue_limit.into_iter().chain(&kind_limit).cloned().collect(),
+            kind_limit,
+            bound: false,
+            again: None,
+            timed: false,
+            ends: Vec::new(),
+            patience: REFUSED,
+            admitted: true,
+            scan: Scan::new(Instant::now()),
+        }
+    }
+
+    /// Notes that jobs may wait outside the scanned range. The next scan covers the whole queue, even after a refusal.
+    pub(crate) fn owe(&mut self) {
+        self.scan.owe();
+        self.admitted = true;
+        self.again = None;
+    }
+
+    /// Returns whether the group was refused and, as far as this node knows, would be refused again.
+    pub(crate) fn is_refused(&self, now: Instant) -> bool {
+        self.again.is_some_and(|again| now < again) && (self.timed || !self.have_ended())
+    }
+
+    /// Notes that a claim begins to count. Jobs that end from now on are not in its counts.
+    pub(crate) fn asks(&mut self) {
+        self.ends = self.counted.iter().map(|limit| limit.ends()).collect();
+    }
+
+    /// Returns whether jobs under its limits have ended since its last claim began to count.
+    fn have_ended(&self) -> bool {
+        self.counted.iter().zip(&self.ends).any(|(limit, before)| limit.ends() != *before)
+    }
+
+    /// After a refusal, makes each end of a job under its limits wake its dispatcher. Returns whether one ended before this call.
+    pub(crate) fn wait_for_ends(&self, queue: &str) -> bool {
+        if self.again.is_none() || self.timed {
+            return false;
+        }
+        for limit in &self.counted {
+            limit.refused(queue);
+        }
+        self.have_ended()
+    }
+
+    /// Notes that another group was refused because of the queue's limit alone. The ends before that freed no capacity for this group
+    /// either.
+    pub(crate) fn is_refused_with(&mut self, other: &[Arc<Limit>], ends: &[u64]) {
+        if let ([limit], [before], Some(mine), Some(known)) = (other, ends, self.counted.first(), self.ends.first_mut())
+            && Arc::ptr_eq(limit, mine)
+        {
+            *known = *before;
+        }
+    }
+
+    /// Returns how many jobs had ended under each of its limits before its last claim.
+    pub(crate) fn ends(&self) -> Vec<u64> {
+        self.ends.clone()
+    }
+
+    /// Notes that a claim failed.
+    pub(crate) fn failed(&mut self, plan: &ScanPlan, error: &Error, now: Instant) {
+        self.scan.failed(plan, now);
+        if !error.kept_nothing() {
+            // It may have counted more jobs than it took, and it may still run.
+            self.owe_a_claim();
+        }
+    }
+
+    /// Makes each of its limits require another claim, even one of nothing, so that the counts are written again.
+    pub(crate) fn owe_a_claim(&self) {
+        for limit in &self.counted {
+            limit.owe();
+        }
+    }
+
+    /// Notes that a claim allowed some jobs.
+    pub(crate) fn was_allowed(&mut self) {
+        self.patience = REFUSED;
+    }
+
+    /// Notes that its limits allow no more: at least for `wait`, if that is known.
+    pub(crate) fn was_refused(&mut self, wait: Option<Duration>, now: Instant) {
+        self.timed = wait.is_some();
+        self.again = Some(now + wait.unwrap_or_else(|| jitter(self.patience)));
+        self.patience = (2 * self.patience).min(LONGEST_REFUSED);
+    }
+}
+
+/// Returns the groups of a node's kinds under the present rules. Groups with the same kinds as before keep their scan.
+pub(crate) fn groups<S: Store>(node: &NodeSession<S>, queue: &Queue, mut before: Vec<Group<S>>) -> Vec<Group<S>> {
+    let queue_limit = node.limits.of(Scope::Queue, &queue.name, &node.queues);
+    let mut groups: Vec<Group<S>> = Vec::new();
+    for (name, kind) in node.registry.iter() {
+        let kind_limit = node.limits.of(Scope::Kind, name, &node.queues);
+        let limited = kind.slots.as_ref().map(|_| kind);
+        let known = groups.iter_mut().find(|group| {
+            // Another name of the same kind shares its limit on this node.
+            group.limited.as_ref().map(Arc::as_ptr) == limited.map(Arc::as_ptr)
+                && group.kind_limit.is_none()
+                && kind_limit.is_none()
+        });
+        if let Some(group) = known {
+            group.kinds.push(name.clone());
+            continue;
+        }
+        groups.push(Group::new(vec![name.clone()], limited.cloned(), queue_limit.as_ref(), kind_limit));
+    }
+    for group in &mut groups {
+        if let Some(at) = before.iter().position(|old| old.kinds == group.kinds) {
+            group.scan = before.swap_remove(at).scan;
+            group.scan.owe();
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::Postgres;
+    use crate::executor::node::limits::{CountedLimits, Running};
+
+    /// Makes two groups under the limit of the queue, each also under the given limit of its kind, if any.
+    fn groups(kinds: [Option<&str>; 2]) -> [Group<Postgres>; 2] {
+        let queues: HashMap<_, _> = [("q".to_owned(), Arc::new(Queue::new("q".to_owned(), 10)))].into();
+        let limits = CountedLimits::default();
+        let kind = |name: &str| (Scope::Kind, name.to_owned());
+        limits.set([(Scope::Queue, "q".to_owned())].into_iter().chain(kinds.into_iter().flatten().map(kind)).collect());
+        kinds.map(|name| {
+            let kind_limit = name.and_then(|name| limits.of(Scope::Kind, name, &queues));
+            Group::new(Vec::new(), None, limits.of(Scope::Queue, "q", &queues).as_ref(), kind_limit)
+        })
+    }
+
+    /// Claims and is refused. Returns whether a job has ended meanwhile.
+    fn refuse(group: &mut Group<Postgres>) -> bool {
+        group.asks();
+        group.was_refused(None, Instant::now());
+        group.wait_for_ends("q")
+    }
+
+    #[test]
+    fn what_has_ended_before_it_waits_is_not_missed() {
+        let [mut group, _] = groups([None, None]);
+        let running = [(); 2].map(|()| Running::new(&group.counted));
+        group.asks();
+        let [first, second] = running;
+        drop(first);
+        group.was_refused(None, Instant::now());
+        assert!(group.wait_for_ends("q"), "between its claim and its refusal");
+        assert!(!refuse(&mut group) && group.is_refused(Instant::now()));
+        drop(second);
+        assert!(!group.is_refused(Instant::now()));
+    }
+
+    /// The first group notices the end first, and is refused because of its kind.
+    #[test]
+    fn one_that_is_refused_does_not_hide_from_another_what_has_ended() {
+        let [mut first, mut second] = groups([Some("x"), None]);
+        let running = Running::new(&second.counted);
+        assert!(!refuse(&mut first) && !refuse(&mut second));
+        drop(running);
+        assert!(!first.is_refused(Instant::now()));
+        assert!(!refuse(&mut first));
+        assert!(!second.is_refused(Instant::now()));
+    }
+
+    /// "Others": groups under the limit of the queue alone.
+    #[test]
+    fn what_had_ended_before_one_was_refused_makes_no_room_for_the_others() {
+        let [mut first, mut second] = groups([None, Some("x")]);
+        let running = [(); 2].map(|()| Running::new(&second.counted));
+        assert!(!refuse(&mut second));
+        let [one, other] = running;
+        drop(one);
+        assert!(!second.is_refused(Instant::now()), "its kind has more room");
+        assert!(!refuse(&mut second) && !refuse(&mut first));
+        drop(Running::new(&first.counted));
+        assert!(!refuse(&mut first));
+        second.is_refused_with(&first.counted, &first.ends());
+        assert!(second.is_refused(Instant::now()));
+        drop(other);
+        assert!(!second.is_refused(Instant::now()));
+    }
+
+    #[test]
+    fn no_end_makes_room_under_a_rate() {
+        let [mut group, _] = groups([None, None]);
+        let running = Running::new(&group.counted);
+        group.asks();
+        group.was_refused(Some(Duration::from_secs(9)), Instant::now());
+        drop(running);
+        assert!(!group.wait_for_ends("q") && group.is_refused(Instant::now()));
+    }
+
+    #[test]
+    fn a_look_at_everything_does_not_wait() {
+        let [mut group, _] = groups([None, None]);
+        assert!(!refuse(&mut group) && group.is_refused(Instant::now()));
+        group.owe();
+        assert!(!group.is_refused(Instant::now()));
+    }
+}

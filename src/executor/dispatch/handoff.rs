@@ -1,0 +1,109 @@
+//! The local handoff: jobs that go straight from a commit in this process to a free slot.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit};
+
+use crate::executor::node::stats::add;
+use crate::executor::run::start::start;
+use crate::executor::session::node_session::NodeSession;
+use crate::job::{ClaimNumber, Job, JobId, NodeId};
+use crate::message::local::{LocalExecutor, LocalHandoff};
+use crate::store::{Hint, Store};
+
+impl<S: Store> LocalExecutor for NodeSession<S> {
+    fn hint(&self, hint: &Hint) {
+        match hint {
+            Hint::Queue(name) | Hint::Rescan(name) => {
+                if let Some(queue) = self.queues.get(name) {
+                    if matches!(hint, Hint::Queue(_)) { queue.wake() } else { queue.wake_to_rescan() }
+                } else if let Some(wakeup) = self.queue_wakeups.get(name) {
+                    wakeup.notify_one();
+                }
+                if self.limited.load(Ordering::Relaxed) {
+                    self.in_flight.admission_due.notify_one();
+                }
+            }
+            Hint::Timer => self.timer_hint.notify_one(),
+            // Not on `Any`: an embedded database sends that after each commit. A poll is soon enough for schedules that other programs put.
+            Hint::Schedule => self.schedule_hint.notify_one(),
+            Hint::Admission => self.in_flight.admission_due.notify_one(),
+            Hint::Expiry => self.expiry_hint.notify_one(),
+            Hint::Any => {
+                self.queues.values().for_each(|queue| queue.wake_to_rescan());
+                self.queue_wakeups.values().for_each(Notify::notify_one);
+                self.timer_hint.notify_one();
+                self.expiry_hint.notify_one();
+                self.in_flight.admission_due.notify_one();
+            }
+        }
+    }
+
+    fn handoff(&self) -> Option<Box<dyn LocalHandoff>> {
+        if self.stop_claiming.is_cancelled() || self.cancel.is_cancelled() {
+            return None;
+        }
+        let claiming = self.in_flight.claiming.clone().try_read_owned().ok()?;
+        let node = self.this.upgrade()?;
+        Some(Box::new(DirectHandoff {
+            claim: self.next_claim(),
+            node,
+            expected: Vec::new(),
+            _claiming: claiming,
+            settled: false,
+        }))
+    }
+}
+
+/// Slots offered to one commit.
+struct DirectHandoff<S: Store> {
+    node: Arc<NodeSession<S>>,
+    claim: ClaimNumber,
+    /// The jobs that may be inserted.
+    expected: Vec<JobId>,
+    /// Keeps reconciliation from searching for unknown rows between the commit and the delivery.
+    _claiming: OwnedRwLockReadGuard<()>,
+    settled: bool,
+}
+
+impl<S: Store> LocalHandoff for DirectHandoff<S> {
+    fn node(&self) -> NodeId {
+        self.node.id
+    }
+
+    fn claim(&self) -> ClaimNumber {
+        self.claim
+    }
+
+    fn reserve(&self, queue: &str, kind: &str) -> Option<OwnedSemaphorePermit> {
+        // A kind with its own limit is claimed from the table instead.
+        self.node.registry.get(kind).filter(|kind| kind.slots.is_none())?;
+        self.node.queues.get(queue)?.try_take_ahead()
+    }
+
+    fn expect(&mut self, ids: Vec<JobId>) {
+        self.expected = ids;
+    }
+
+    fn deliver(mut self: Box<Self>, jobs: Vec<(Job, OwnedSemaphorePermit)>) {
+        self.settled = true;
+        self.node.in_flight.add(jobs.iter().map(|(job, _)| job));
+        add(&self.node.counters.handed_over, jobs.len());
+        for (job, slot) in jobs {
+            start(&self.node, job, slot, None, None);
+        }
+    }
+
+    fn withdraw(mut self: Box<Self>) {
+        self.settled = true;
+    }
+}
+
+impl<S: Store> Drop for DirectHandoff<S> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.node.in_flight.suspect_of(self.claim, std::mem::take(&mut self.expected));
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Claims jobs from the table for the free slots.
+
+pub(crate) mod dispatcher;
+pub(crate) mod handoff;
+pub(crate) mod scan;

@@ -1,0 +1,90 @@
+//! The handle on a running executor.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::node::in_flight::InFlight;
+use crate::executor::node::stats::ExecutorStats;
+use crate::executor::session::settings::Settings;
+use crate::executor::supervisor::supervise::supervise;
+use crate::store::Store;
+
+/// A running executor.
+///
+/// Dropping it stops it at once: handlers are cancelled and their jobs are released in the background. [`shutdown`](Self::shutdown) stops
+/// it gracefully.
+pub struct CommandExecutor<S: Store = crate::Postgres> {
+    settings: Arc<Settings<S>>,
+    stop: CancellationToken,
+    current: Arc<Mutex<Arc<InFlight>>>,
+    supervisor: Option<JoinHandle<Result<()>>>,
+    /// Cancelled when the supervisor has ended.
+    ended: CancellationToken,
+}
+
+impl<S: Store> CommandExecutor<S> {
+    pub(crate) async fn start(settings: Settings<S>) -> Result<Self> {
+        crate::store::check_schema(&*settings.messages.shared.jobs).await?;
+        let settings = Arc::new(settings);
+        let registered = settings.register().await?;
+        let stop = CancellationToken::new();
+        let current = Arc::new(Mutex::new(Arc::default()));
+        let ended = CancellationToken::new();
+        let (over, run) =
+            (ended.clone().drop_guard(), supervise(settings.clone(), registered, stop.clone(), current.clone()));
+        let supervisor = tokio::spawn(async move {
+            // However the task ends, dropping this reports the end.
+            let _over = over;
+            run.await
+        });
+        Ok(Self { settings, stop, current, supervisor: Some(supervisor), ended })
+    }
+
+    /// Returns what the executor has done so far.
+    pub fn stats(&self) -> ExecutorStats {
+        let in_flight = self.current.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.settings.counters.snapshot(in_flight)
+    }
+
+    /// Waits until the executor has ended without being stopped; [`shutdown`](Self::shutdown) then returns the reason.
+    ///
+    /// It goes on through outages, lost leases and failovers. It ends only when its database is gone: the file of an embedded one was moved
+    /// or replaced ([`Replaced`](ErrorKind::Replaced)). Its handlers were cancelled then.
+    ///
+    /// A program that does not wait for this may keep an executor that does nothing. The future may be dropped at any time.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Stops claiming, waits up to `grace` (`None`: [`ExecutorConfig::grace`](crate::ExecutorConfig::grace)) for running handlers, and
+    /// cancels those that remain. Releases unfinished jobs without costing them an attempt.
+    ///
+    /// # Errors
+    /// Returns the reason when the executor had already [ended](Self::ended). Fails when the executor's own task died; its jobs are then
+    /// released when its lease ends.
+    pub async fn shutdown(mut self, grace: impl Into<Option<Duration>>) -> Result<ExecutorStats> {
+        if let Some(grace) = grace.into() {
+            *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
+        }
+        self.stop.cancel();
+        if let Some(supervisor) = self.supervisor.take() {
+            supervisor.await.map_err(|e| {
+                Error::new(ErrorKind::Database, "the executor did not end in good order").with_source(e)
+            })??;
+        }
+        Ok(self.stats())
+    }
+}
+
+impl<S: Store> Drop for CommandExecutor<S> {
+    fn drop(&mut self) {
+        if self.supervisor.is_some() {
+            *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = Duration::ZERO;
+            self.stop.cancel();
+        }
+    }
+}

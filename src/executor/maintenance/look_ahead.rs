@@ -1,0 +1,76 @@
+//! Asks at an interval whether there is maintenance to do, and wakes the tasks that do it.
+//!
+//! Hints and due dates wake each task in time. Work without a hint (a timer that plain SQL has set, a message that got lost) is found by
+//! polling. One query polls for all tasks here: five tasks polling separately would be most of the load of an idle node on the database.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::jitter;
+use crate::executor::maintenance::clock::ClockWatch;
+use crate::store::{Maintenance, MaintenanceDue};
+
+/// How much longer the tasks wait before they poll without a signal, in polls.
+pub(crate) const FALLBACK_POLLS: u32 = 12;
+
+/// How to wake each task.
+pub(crate) struct MaintenanceSignals {
+    pub(crate) timers: Arc<Notify>,
+    pub(crate) expiry: Arc<Notify>,
+    pub(crate) admission: Arc<Notify>,
+    pub(crate) schedules: Arc<Notify>,
+    pub(crate) external: Arc<Notify>,
+    /// Notified when the database's clock was set.
+    pub(crate) clock: Arc<Notify>,
+}
+
+impl MaintenanceSignals {
+    fn notify(&self, due: MaintenanceDue) {
+        for (due, signal) in [
+            (due.timers, &self.timers),
+            (due.expiry, &self.expiry),
+            (due.admission, &self.admission),
+            (due.schedules, &self.schedules),
+            (due.external, &self.external),
+        ] {
+            if due {
+                signal.notify_one();
+            }
+        }
+    }
+}
+
+/// Polls until `stop`. Every node runs one.
+pub(crate) async fn run(
+    store: Arc<dyn Maintenance>,
+    signals: MaintenanceSignals,
+    poll: Duration,
+    stop: CancellationToken,
+) {
+    let mut watch = ClockWatch::default();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(jitter(poll)) => {}
+        }
+        // What falls due before the next poll must be known from this one.
+        let asked = Instant::now();
+        let mut due = store.maintenance_due(2 * poll).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "could not ask what there is to do; each part looks by itself");
+            MaintenanceDue::ANY
+        });
+        if let Some(step) = due.now.and_then(|now| watch.look(asked, now)) {
+            tracing::warn!(
+                step = format_args!("{:+.1}s", step.as_secs_f64()),
+                "the database's clock was set: what is due comes earlier or later by that much; who lives is not decided by it"
+            );
+            signals.clock.notify_one();
+            // A task that sleeps until something is due computed that time before the step.
+            due = MaintenanceDue { now: due.now, ..MaintenanceDue::ANY };
+        }
+        signals.notify(due);
+    }
+}

@@ -1,0 +1,13 @@
+//! What a node does beside running jobs: whatever becomes due, expires, or belonged to somebody who is gone.
+
+pub(crate) mod admission;
+pub(crate) mod clock;
+pub(crate) mod expiry;
+pub(crate) mod listener;
+pub(crate) mod look_ahead;
+pub(crate) mod monitor;
+pub(crate) mod observation;
+pub(crate) mod pruner;
+pub(crate) mod scheduler;
+pub(crate) mod timers;
+pub(crate) mod usage_reporter;

@@ -1,0 +1,197 @@
+//! Cancels handlers whose job was cancelled or taken away while they run.
+//!
+//! Nothing is kept per running job: all handlers of a node wait on one notification, which is sent when some of them are meant. Only claims
+//! that have been in flight for a while are asked about, so short jobs cost no query.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::node::in_flight::InFlight;
+use crate::job::{Fence, NodeId};
+use crate::store::Outcomes;
+
+/// How long cancelled handlers have to stop. Async ones stop at their next await; one that blocks its thread can't.
+pub(crate) const LET_GO: Duration = Duration::from_secs(5);
+
+/// How often the database is asked while jobs are in flight. Only jobs already in flight at the previous check are asked about.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Why a handler is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CancelReason {
+    /// The node stops, or has lost its lease.
+    NodeStopping,
+    /// The claim is no longer current: the job was cancelled.
+    JobCancelled,
+}
+
+/// The handlers that are to stop.
+#[derive(Debug, Default)]
+pub(crate) struct Cancellations {
+    node: CancellationToken,
+    /// How long a handler may go on after its cancellation.
+    grace: Duration,
+    stale: Mutex<HashSet<Fence>>,
+    /// Whether `stale` has entries.
+    any: AtomicBool,
+    changed: Notify,
+}
+
+impl Cancellations {
+    /// Creates the cancellations of a node. Its handlers stop with this token once [`stop`](Self::stop) is called.
+    pub(crate) fn new(node: CancellationToken, grace: Duration) -> Self {
+        Self { node, grace, ..Self::default() }
+    }
+
+    /// Cancels all handlers.
+    pub(crate) fn stop(&self) {
+        self.node.cancel();
+        self.changed.notify_waiters();
+    }
+
+    /// Returns why the handler of this claim is to stop, if it is.
+    pub(crate) fn look(&self, fence: Fence) -> Option<CancelReason> {
+        if self.node.is_cancelled() {
+            return Some(CancelReason::NodeStopping);
+        }
+        (self.any.load(Ordering::Acquire) && self.lock().contains(&fence)).then_some(CancelReason::JobCancelled)
+    }
+
+    /// Waits until the handler of this claim is to stop.
+    pub(crate) async fn cancelled(&self, fence: Fence) -> CancelReason {
+        loop {
+            let woken_for = self.changed.notified();
+            tokio::pin!(woken_for);
+            // Listens from here on, so that a notification between the check and the wait is not missed.
+            woken_for.as_mut().enable();
+            if let Some(told) = self.look(fence) {
+                return told;
+            }
+            woken_for.await;
+        }
+    }
+
+    /// Cancels the handlers of these claims, and forgets claims that are no longer in flight.
+    fn cancel_stale(&self, fences: Vec<Fence>, current: &HashSet<Fence>) {
+        let news = !fences.is_empty();
+        let mut stale = self.lock();
+        stale.retain(|fence| current.contains(fence));
+        stale.extend(fences);
+        self.any.store(!stale.is_empty(), Ordering::Release);
+        drop(stale);
+        if news {
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Fence>> {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks for cancelled jobs among those in flight.
+    pub(crate) async fn watch(
+        &self,
+        store: &dyn Outcomes,
+        node: NodeId,
+        in_flight: &InFlight,
+        stop: CancellationToken,
+    ) {
+        let mut before = HashSet::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(INTERVAL) => {}
+            }
+            let current = in_flight.fences();
+            let told = self.lock().clone();
+            let asked: Vec<Fence> =
+                current.intersection(&before).filter(|fence| !told.contains(fence)).copied().collect();
+            let stale = if asked.is_empty() { Ok(Vec::new()) } else { store.stale_claims(node, &asked).await };
+            match stale {
+                Ok(stale) => {
+                    if !stale.is_empty() {
+                        tracing::info!(
+                            jobs = stale.len(),
+                            "jobs were cancelled while they ran; their handlers are told"
+                        );
+                    }
+                    self.cancel_stale(stale, &current);
+                }
+                Err(error) => tracing::debug!(%error, "could not look for cancelled jobs; trying again"),
+            }
+            before = current;
+        }
+    }
+}
+
+/// The view of the cancellations for one running handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CancelSignal<'a> {
+    pub(crate) cancellations: &'a Cancellations,
+    pub(crate) fence: Fence,
+}
+
+impl<'a> CancelSignal<'a> {
+    /// Returns the token of the whole node.
+    pub(crate) fn node(&self) -> &'a CancellationToken {
+        &self.cancellations.node
+    }
+
+    /// Returns how long a handler may go on after its cancellation.
+    pub(crate) fn grace(&self) -> Duration {
+        self.cancellations.grace
+    }
+
+    /// See [`Cancellations::look`].
+    pub(crate) fn look(&self) -> Option<CancelReason> {
+        self.cancellations.look(self.fence)
+    }
+
+    /// See [`Cancellations::cancelled`].
+    pub(crate) async fn cancelled(&self) -> CancelReason {
+        self.cancellations.cancelled(self.fence).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobId;
+
+    fn fence(version: i64) -> Fence {
+        Fence::new(JobId::new(), version)
+    }
+
+    #[tokio::test]
+    async fn only_who_is_meant_is_told() {
+        let cancellations = Cancellations::default();
+        let (meant, other) = (fence(1), fence(1));
+        assert_eq!((cancellations.look(meant), cancellations.look(other)), (None, None));
+        let usage_reporter = async {
+            tokio::task::yield_now().await;
+            cancellations.cancel_stale(vec![meant], &HashSet::from([meant, other]));
+        };
+        let (told, ()) = tokio::join!(cancellations.cancelled(meant), usage_reporter);
+        assert_eq!((told, cancellations.look(other)), (CancelReason::JobCancelled, None));
+        let newer = Fence { version: 2, ..meant };
+        assert_eq!(cancellations.look(newer), None, "a later claim of the same job is another one");
+        cancellations.cancel_stale(Vec::new(), &HashSet::from([other]));
+        assert_eq!(cancellations.look(meant), None, "forgotten when it is no longer in hand");
+    }
+
+    #[tokio::test]
+    async fn a_stop_is_for_all() {
+        let cancellations = Cancellations::default();
+        let stopping = async {
+            tokio::task::yield_now().await;
+            cancellations.stop();
+        };
+        let (told, ()) = tokio::join!(cancellations.cancelled(fence(1)), stopping);
+        assert_eq!(told, CancelReason::NodeStopping);
+    }
+}

@@ -1,0 +1,226 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, RwLock};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Reconnect;
+use crate::backoff::jitter;
+use crate::error::warn_of;
+use crate::executor::node::ended_handlers::EndedHandlers;
+use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};
+use crate::store::Recovery;
+
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
+mod tests;
+
+/// How often a node compares what it owns with what it has in flight, without any suspicion.
+const ROUTINE: Duration = Duration::from_secs(600);
+
+/// The jobs this node has in flight, from the answer to a claim until their outcome is recorded.
+///
+/// The answer to a claim, or to a commit that was to hand over jobs, can get lost. Then this node owns rows that it does not know, and no
+/// other node releases them, because this one is alive. So the caller that loses an answer calls [`suspect`](Self::suspect), and
+/// [`reconcile`](Self::reconcile) gives back rows that are owned but not known.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    /// Keyed by claim and not by job: after a cancellation the same job id may be sent again while the first handler still cleans up. True:
+    /// admitted.
+    claims: Mutex<HashMap<(JobId, i64), bool>>,
+    /// Locked for reading from before a claim is sent until its jobs are known here, and for writing while reconciling.
+    pub(crate) claiming: Arc<RwLock<()>>,
+    /// Groups that this node holds, or may hold.
+    leases: Mutex<HashSet<JobId>>,
+    suspicion: Notify,
+    suspects: Mutex<Vec<(ClaimNumber, Vec<JobId>)>>,
+    suspicion_of: Notify,
+    /// Notified when jobs may be admitted: a job that held a group or a permit has ended here.
+    pub(crate) admission_due: Arc<Notify>,
+    /// Handlers that have ended without an accepted outcome.
+    pub(crate) ended_handlers: EndedHandlers,
+}
+
+impl InFlight {
+    pub(crate) fn add<'a>(&self, jobs: impl Iterator<Item = &'a Job>) {
+        self.lock().extend(jobs.map(|job| ((job.id, job.version), job.admitted)));
+    }
+
+    /// Forgets claims. Other claims of the same jobs stay.
+    pub(crate) fn remove(&self, fences: impl Iterator<Item = Fence>) {
+        if self.forget(fences) {
+            self.admission_due.notify_one();
+        }
+    }
+
+    /// Forgets claims whose end lets nothing be admitted. Returns whether one of them was admitted.
+    pub(crate) fn forget(&self, fences: impl Iterator<Item = Fence>) -> bool {
+        let mut unblocks = false;
+        let mut claims = self.lock();
+        for fence in fences {
+            unblocks |= claims.remove(&(fence.id, fence.version)).unwrap_or(false);
+        }
+        unblocks
+    }
+
+    /// Forgets claims whose handlers ended without an accepted outcome, and has this reported to the database: their jobs may have been
+    /// cancelled while they ran. Only the database knows whether they held anything then, because a limit may have been set after the
+    /// claim.
+    pub(crate) fn leave(&self, fences: impl Iterator<Item = Fence> + Clone) {
+        self.remove(fences.clone());
+        self.ended_handlers.add(fences);
+    }
+
+    /// Returns a lease by which this node holds a group, or may hold it, until the group is known to be free.
+    pub(crate) fn lease(self: &Arc<Self>, id: JobId) -> GroupLease {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        GroupLease { id, in_flight: self.clone(), is_free: false }
+    }
+
+    /// Returns what reconciliation must leave alone. A lease has no claim number here: its id is unique.
+    fn known(&self) -> Vec<Fence> {
+        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let leases = leases.iter().map(|id| Fence::new(*id, 0));
+        self.fences().into_iter().chain(leases).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(crate) fn fences(&self) -> HashSet<Fence> {
+        self.lock().keys().map(|(id, version)| Fence::new(*id, *version)).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(JobId, i64), bool>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that an answer got lost, so this node may own rows it does not know.
+    pub(crate) fn suspect(&self) {
+        self.suspicion.notify_one();
+    }
+
+    /// Returns whether reconciliation is due.
+    #[cfg(test)]
+    pub(crate) fn is_suspicious(&self) -> bool {
+        futures_util::FutureExt::now_or_never(self.suspicion.notified()).is_some()
+    }
+
+    /// Does the same when it is known which rows these can be.
+    pub(crate) fn suspect_of(&self, claim: ClaimNumber, ids: Vec<JobId>) {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).push((claim, ids));
+        self.suspicion_of.notify_one();
+    }
+
+    /// Gives back rows that are owned but not known. It does so at once after a suspicion, and again after `straggler`, the longest time
+    /// that a statement whose answer got lost may still run on the server. It also does so now and then without a suspicion, because a pool
+    /// replaces connections silently. `released` is called after jobs were given back: nothing else announces them.
+    pub(crate) async fn reconcile(
+        &self,
+        store: Arc<dyn Recovery>,
+        node: NodeId,
+        claims: &ClaimCounter,
+        straggler: Duration,
+        released: impl Fn() + Send + Sync,
+        stop: CancellationToken,
+    ) {
+        let (mut again, mut again_of) = (false, Vec::new());
+        let mut routine = Instant::now() + jitter(ROUTINE);
+        loop {
+            let mut named = Vec::new();
+            let mut all = false;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.suspicion.notified() => (all, again) = (true, true),
+                () = self.suspicion_of.notified() => {
+                    named = std::mem::take(&mut *self.suspects.lock().unwrap_or_else(PoisonError::into_inner));
+                    again_of.extend(named.iter().cloned());
+                }
+                () = tokio::time::sleep(straggler), if again || !again_of.is_empty() => {
+                    all = std::mem::take(&mut again);
+                    named = std::mem::take(&mut again_of);
+                }
+                () = tokio::time::sleep_until(routine) => all = true,
+            }
+            if all {
+                routine = Instant::now() + jitter(ROUTINE);
+            }
+            let mut delays = Reconnect::new(Duration::from_secs(5));
+            while let Err(error) = self.give_back(&store, node, claims, &mut named, all, &released).await {
+                warn_of!(error, "could not give back what got lost on the way; trying again");
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(delays.next_delay()) => {}
+                }
+            }
+        }
+    }
+
+    /// Removes from `named` the entries it is done with.
+    async fn give_back(
+        &self,
+        store: &Arc<dyn Recovery>,
+        node: NodeId,
+        claims: &ClaimCounter,
+        named: &mut Vec<(ClaimNumber, Vec<JobId>)>,
+        all: bool,
+        released: &(impl Fn() + Send + Sync),
+    ) -> crate::Result<()> {
+        let tell = |count: u64| {
+            if count > 0 {
+                tracing::warn!(released = count, "gave back jobs whose claim got lost on the way");
+                released();
+            }
+        };
+        while let Some((claim, ids)) = named.last() {
+            tell(store.release_claimed(node, *claim, ids).await?);
+            named.pop();
+        }
+        if all {
+            tell(self.release_unknown(store, node, claims).await?);
+        }
+        Ok(())
+    }
+
+    /// Releases the rows that this node owns and does not have in flight. Returns how many.
+    async fn release_unknown(
+        &self,
+        store: &Arc<dyn Recovery>,
+        node: NodeId,
+        claims: &ClaimCounter,
+    ) -> crate::Result<u64> {
+        // Claims under way finish first, so that their jobs are known. Later claims have higher numbers and need not wait.
+        let nobody_claims = self.claiming.write().await;
+        let before = claims.next();
+        let known = self.known();
+        drop(nobody_claims);
+        store.release_unknown(node, &known, Some(before)).await
+    }
+}
+
+/// A node's hold on a group. If dropped before the group is known to be free, reconciliation follows.
+#[derive(Debug)]
+pub(crate) struct GroupLease {
+    id: JobId,
+    in_flight: Arc<InFlight>,
+    is_free: bool,
+}
+
+impl GroupLease {
+    /// Notes that the group is free, or was never held.
+    pub(crate) fn free(mut self) {
+        self.is_free = true;
+    }
+}
+
+impl Drop for GroupLease {
+    fn drop(&mut self) {
+        self.in_flight.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        if !self.is_free {
+            self.in_flight.suspect();
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! When a node reconciles what it owns, on an embedded database. Time stands still while anything is done, so these hours take no time.
+
+use std::path::PathBuf;
+
+use tokio::time::sleep;
+
+use crate::Sqlite;
+use crate::config::DatabaseConfig;
+use crate::executor::node::in_flight::*;
+use crate::job::{Limits, NewJob};
+use crate::store::{ClaimRequest, JobState, JobStore, NodeInfo, ScanRange, Store};
+
+/// Longer than a reconciliation takes.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How long a statement whose answer got lost may still run.
+const STRAGGLER: Duration = Duration::from_secs(60);
+
+/// A node that reconciles what it owns, and does nothing else.
+struct Node {
+    directory: PathBuf,
+    store: Arc<dyn JobStore>,
+    id: NodeId,
+    claims: Arc<ClaimCounter>,
+    in_flight: Arc<InFlight>,
+    stop: CancellationToken,
+}
+
+impl Node {
+    async fn start() -> Self {
+        let directory = std::env::temp_dir().join(format!("jobwright-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&directory).unwrap();
+        let config = DatabaseConfig::url(format!("sqlite:{}", directory.join("jobs.db").display()));
+        let store = Sqlite::open(&config).await.unwrap().engine();
+        store.migrate().await.unwrap();
+        let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
+        let id = store.register_node(&info).await.unwrap();
+        let (claims, in_flight, stop) =
+            (Arc::<ClaimCounter>::default(), Arc::<InFlight>::default(), CancellationToken::new());
+        let looks = (in_flight.clone(), store.clone(), claims.clone(), stop.clone());
+        tokio::spawn(async move {
+            let (in_flight, store, claims, stop) = looks;
+            in_flight.reconcile(store, id, &claims, STRAGGLER, || (), stop).await;
+        });
+        Self { directory, store, id, claims, in_flight, stop }
+    }
+
+    /// Claims a job and loses the answer, so the job is not known to be in flight.
+    async fn unheard(&self) -> (Job, ClaimNumber) {
+        let message = NewJob::json("kind", &()).validate(Limits::default()).unwrap();
+        self.store.insert(&[message], None).await.unwrap();
+        let claim = self.claims.next();
+        let request = ClaimRequest {
+            node: self.id,
+            claim,
+            queue: "default",
+            kinds: None,
+            limit: 1,
+            range: ScanRange::All,
+            include_hidden: false,
+            counted: &[],
+            admitted_too: true,
+        };
+        (self.store.claim(&request).await.unwrap().jobs.remove(0), claim)
+    }
+
+    async fn is_owned(&self, job: &Job) -> bool {
+        self.store.show(job.id).await.unwrap().unwrap().summary.state == JobState::Running
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_looked_for_at_once_and_when_its_statement_can_no_longer_run() {
+    let node = Node::start().await;
+    let (first, _) = node.unheard().await;
+    node.in_flight.suspect();
+    sleep(MOMENT).await;
+    assert!(!node.is_owned(&first).await, "given back at once");
+    // The statement still ran at the first check.
+    let (late, _) = node.unheard().await;
+    sleep(STRAGGLER / 2).await;
+    assert!(node.is_owned(&late).await, "not looked for yet");
+    sleep(STRAGGLER).await;
+    assert!(!node.is_owned(&late).await, "given back at the second look");
+    let (never, _) = node.unheard().await;
+    sleep(STRAGGLER * 2).await;
+    assert!(node.is_owned(&never).await, "nobody suspects anything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_by_name_is_looked_for_twice_too() {
+    let node = Node::start().await;
+    let (job, claim) = node.unheard().await;
+    node.in_flight.suspect_of(claim, vec![job.id]);
+    sleep(MOMENT).await;
+    assert!(!node.is_owned(&job).await, "given back at once");
+    // The statement still ran at the first check: the same claim of the same job.
+    let request = ClaimRequest {
+        node: node.id,
+        claim,
+        queue: "default",
+        kinds: None,
+        limit: 1,
+        range: ScanRange::All,
+        include_hidden: false,
+        counted: &[],
+        admitted_too: true,
+    };
+    assert_eq!(node.store.claim(&request).await.unwrap().jobs.len(), 1);
+    sleep(STRAGGLER * 2).await;
+    assert!(!node.is_owned(&job).await, "given back at the second look");
+}
+
+/// A claim whose answer is on its way: its rows are owned and not known yet.
+#[tokio::test(start_paused = true)]
+async fn a_look_waits_for_claims_under_way() {
+    let node = Node::start().await;
+    let claiming = node.in_flight.claiming.clone().read_owned().await;
+    let (job, _) = node.unheard().await;
+    node.in_flight.suspect();
+    sleep(MOMENT).await;
+    assert!(node.is_owned(&job).await, "its answer is on its way");
+    node.in_flight.add(std::iter::once(&job));
+    drop(claiming);
+    sleep(STRAGGLER * 2).await;
+    assert!(node.is_owned(&job).await, "it is in hand");
+    node.in_flight.remove(std::iter::once(job.fence()));
+    node.in_flight.suspect();
+    sleep(MOMENT).await;
+    assert!(!node.is_owned(&job).await, "there was a look");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_suspects_is_found_now_and_then() {
+    let node = Node::start().await;
+    let (job, _) = node.unheard().await;
+    // Every ten minutes, more or less (docs/executor.md).
+    sleep(Duration::from_secs(7 * 60)).await;
+    assert!(node.is_owned(&job).await, "not yet");
+    sleep(Duration::from_secs(6 * 60)).await;
+    assert!(!node.is_owned(&job).await);
+}

@@ -1,0 +1,101 @@
+//! Group runs: the next jobs of a group run in the slot of the one that ended.
+//!
+//! The statement that records the end of a job also claims the next ones of its group. They run one after the other in the same slot.
+//!
+//! ```text
+//!  worker ── done, and its slot ──▶ completer ── one statement ──▶ next jobs of the group ──▶ GroupRunner ── all done, and the slot ──┐
+//!                                       ▲            └── no jobs left: slot and group become free, and an admission pass follows      │
+//!                                       └─────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Meanwhile the node holds the group by a *lease*. A lease is like a claim: it has the number of one, and reconciliation finds it among
+//! what the node owns. When an answer is lost, the node suspects that it holds one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedRwLockReadGuard;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::error::Error;
+use crate::executor::node::in_flight::GroupLease;
+use crate::executor::node::slots::Slots;
+use crate::job::{ClaimNumber, Job};
+use crate::store::GroupClaim;
+
+/// The target run time of the jobs taken together. More important jobs may have to wait this long, and so may finished jobs to be recorded.
+const RUN_TARGET: Duration = Duration::from_millis(10);
+/// The most jobs of a group that are taken together.
+const MOST: usize = 64;
+/// The same for the first time, when one job is all that is known of its group.
+const MOST_AT_FIRST: usize = 16;
+/// How many jobs to ask for of a group that just ran dry. The fewer, the more groups fit into one statement.
+const FEW: usize = 2;
+/// By which factor the number of jobs may grow for a group that did not run dry.
+const FASTER: usize = 4;
+
+/// The slot of a finished job, offered to the next jobs of its group.
+#[derive(Debug)]
+pub(crate) struct GroupRun {
+    pub(crate) group: GroupClaim,
+    /// The lease by which the node holds the group while no job does.
+    pub(crate) lease: Option<GroupLease>,
+    pub(crate) slots: Arc<Slots>,
+}
+
+impl GroupRun {
+    /// Sets how many jobs to ask for: `taken` jobs were claimed the last time, and `ran` of them ran in the time `took`.
+    pub(crate) fn pace(&mut self, taken: usize, ran: usize, took: Duration) {
+        let most = match &self.lease {
+            None => MOST_AT_FIRST,
+            Some(_) if taken < self.group.wanted => FEW,
+            Some(_) => MOST.min(FASTER * taken),
+        };
+        let each = took / u32::try_from(ran.max(1)).unwrap_or(u32::MAX);
+        let fit = RUN_TARGET.as_nanos() / each.as_nanos().max(1);
+        self.group.wanted = usize::try_from(fit).unwrap_or(MOST).clamp(1, most);
+    }
+
+    /// Notes that this lease holds the group now.
+    pub(crate) fn leased(&mut self, lease: GroupLease) {
+        self.group.holder = self.group.lease;
+        self.lease = Some(lease);
+    }
+
+    /// Leaves the group held until the node is retired.
+    pub(crate) fn keep(self) {
+        if let Some(lease) = self.lease {
+            std::mem::forget(lease);
+        }
+    }
+
+    /// Asks for no more jobs, so that the group and the slot become free.
+    pub(crate) fn end(&mut self) {
+        self.group.wanted = 0;
+    }
+}
+
+/// A claim that is about to be sent. While this lives, no reconciliation runs, and the node does not end.
+#[derive(Debug)]
+pub(crate) struct ClaimGuard {
+    pub(crate) _known: OwnedRwLockReadGuard<()>,
+    pub(crate) _worker: TaskTrackerToken,
+}
+
+/// What the completer needs of its node to continue a group.
+pub(crate) trait GroupClaimer: Send + Sync {
+    /// Returns a guard for a claim. `None`: not now, because the node claims no more or is reconciling.
+    fn claiming(&self) -> Option<ClaimGuard>;
+
+    /// Returns the number of the next claim.
+    fn number(&self) -> ClaimNumber;
+
+    /// Returns the kinds it may claim.
+    fn kinds(&self) -> &[String];
+
+    /// Reports that the claim got no answer, or an error.
+    fn failed(&self, error: &Error);
+
+    /// Runs the claimed jobs of a group, one after the other.
+    fn start(&self, jobs: Vec<Job>, group_run: GroupRun);
+}

@@ -1,0 +1,5 @@
+//! What the end of an attempt means, and its record.
+
+pub(crate) mod completer;
+pub(crate) mod failure_policy;
+pub(crate) mod group_run;

@@ -1,0 +1,284 @@
+//! Runs one batch to its recorded outcomes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
+
+use crate::context::Context;
+use crate::executor::handler::batch::{Batch, BatchPlan};
+use crate::executor::handler::middleware::around;
+use crate::executor::handler::panic::catching_async;
+use crate::executor::handler::registry::Kind;
+use crate::executor::node::gathering::Member;
+use crate::executor::node::stats::add;
+use crate::executor::outcome::completer::Completion;
+use crate::executor::run::worker::{abandon, completion, discard, failure, job_span};
+use crate::executor::session::node_session::NodeSession;
+use crate::job::HandlerResult;
+use crate::job::{Fence, Job, JobError, Outcome};
+use crate::store::{Settlement, Store, Verdict};
+
+/// How one job of a batch ended.
+struct Came {
+    /// Whether the handler said that it is done. `None`: a middleware decided without calling the handler.
+    handler_done: Option<bool>,
+    ended: HandlerResult,
+}
+
+/// How the call ended.
+enum BatchEnd {
+    /// The results of the jobs, in their order.
+    Returned(Vec<Came>),
+    TimedOut(Duration),
+    Cancelled,
+}
+
+/// Runs a batch. The slots of its jobs are free again once their outcomes are handed in.
+pub(crate) async fn run<S: Store>(
+    node: Arc<NodeSession<S>>,
+    kind: Arc<Kind<S>>,
+    plan: Arc<BatchPlan<S>>,
+    members: Vec<Member>,
+) {
+    let (jobs, slots): (Vec<_>, Vec<_>) = members.into_iter().map(|member| (member.job, member.slots)).unzip();
+    let Some(first) = jobs.first() else { return };
+    let span = tracing::info_span!("batch", kind = %first.kind, queue = %first.queue, jobs = jobs.len());
+    let run = async {
+        let (jobs, unread) = decoded(&node, jobs);
+        for (job, error) in unread {
+            node.completions.send(failed(&node, &kind, &job, &error)).await;
+        }
+        if jobs.is_empty() {
+            return;
+        }
+        let mut context = node.messages.begin();
+        let ending = execute(&node, &kind, &plan, &jobs, &mut context).await;
+        conclude(&node, &kind, &jobs, context, ending).await;
+    };
+    run.instrument(span).await;
+    let limited = slots.iter().any(|slots| slots.kind.is_some());
+    drop(slots);
+    if limited {
+        node.queues.values().for_each(|queue| queue.wake());
+    }
+}
+
+/// Returns the jobs as the handler is to see them, and those that can't be decoded.
+fn decoded<S: Store>(node: &NodeSession<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
+    let (mut good, mut unread) = (Vec::with_capacity(jobs.len()), Vec::new());
+    for mut job in jobs {
+        match node.messages.shared.codecs.open(&mut job) {
+            Ok(()) => good.push(job),
+            Err(why) => unread.push((job, why)),
+        }
+    }
+    (good, unread)
+}
+
+async fn execute<S: Store>(
+    node: &NodeSession<S>,
+    kind: &Kind<S>,
+    plan: &BatchPlan<S>,
+    jobs: &[Job],
+    context: &mut Context<S>,
+) -> BatchEnd {
+    let call = async {
+        if kind.layers.is_empty() {
+            return call(node, plan, jobs, context).await;
+        }
+        within(node, kind, plan, jobs, context).await
+    };
+    let limited = async {
+        match kind.options.timeout {
+            Some(limit) => tokio::time::timeout(limit, call).await.map_err(|_| limit),
+            None => Ok(call.await),
+        }
+    };
+    tokio::select! {
+        biased;
+        () = node.cancel.cancelled() => BatchEnd::Cancelled,
+        ended = limited => match ended {
+            Ok(results) => BatchEnd::Returned(results),
+            Err(limit) => BatchEnd::TimedOut(limit),
+        },
+    }
+}
+
+/// Calls the handler once.
+async fn call<S: Store>(
+    node: &NodeSession<S>,
+    plan: &BatchPlan<S>,
+    jobs: &[Job],
+    context: &mut Context<S>,
+) -> Vec<Came> {
+    let mut batch = Batch { jobs, context, cancelled: &node.cancel };
+    let mut ended = catching_async(async { plan.handler.call(&mut batch).await }).await;
+    let each = jobs.iter().map(|job| {
+        let ended = match &mut ended {
+            Ok(outcomes) => outcomes.take(job.id),
+            Err(error) => Err(error.clone()),
+        };
+        Came { handler_done: Some(matches!(ended, Ok(Outcome::Done))), ended }
+    });
+    each.collect()
+}
+
+/// Runs each job through the middleware separately. Jobs that get to the handler wait there until all others have got there too, or will
+/// not.
+async fn within<S: Store>(
+    node: &NodeSession<S>,
+    kind: &Kind<S>,
+    plan: &BatchPlan<S>,
+    jobs: &[Job],
+    context: &mut Context<S>,
+) -> Vec<Came> {
+    let (arrive, mut arrived) = mpsc::unbounded_channel();
+    let each: Vec<_> = jobs
+        .iter()
+        .enumerate()
+        .map(|(position, job)| {
+            let arrive = arrive.clone();
+            let handler = async move {
+                let (answer, ended) = oneshot::channel();
+                let _ = arrive.send((position, answer));
+                // Once all senders are dropped, no other job will come.
+                drop(arrive);
+                ended.await.unwrap_or_else(|_| Err(JobError::new("the batch handler did not finish")))
+            };
+            catching_async(around(&kind.layers, job, Box::pin(handler)))
+        })
+        .collect();
+    drop(arrive);
+    let handle = async {
+        let mut there = Vec::with_capacity(jobs.len());
+        while let Some(one) = arrived.recv().await {
+            there.push(one);
+        }
+        let mut said = vec![None; jobs.len()];
+        if there.is_empty() {
+            return said;
+        }
+        there.sort_by_key(|(position, _)| *position);
+        let part: Vec<Job>;
+        let called = if there.len() == jobs.len() {
+            jobs
+        } else {
+            part = there.iter().map(|(position, _)| jobs[*position].clone()).collect();
+            &part
+        };
+        let results = call(node, plan, called, context).await;
+        for ((position, answer), result) in there.into_iter().zip(results) {
+            said[position] = result.handler_done;
+            // A middleware that no longer waits has decided without the handler.
+            let _ = answer.send(result.ended);
+        }
+        said
+    };
+    let (ended, said) = tokio::join!(join_all(each), handle);
+    ended.into_iter().zip(said).map(|(ended, handler_done)| Came { handler_done, ended }).collect()
+}
+
+async fn conclude<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    kind: &Kind<S>,
+    jobs: &[Job],
+    context: Context<S>,
+    ending: BatchEnd,
+) {
+    let all_failed = |error: &JobError| jobs.iter().map(|job| failed(node, kind, job, error)).collect();
+    let completions = match ending {
+        // The program's message services take part. A panic of theirs must not leave the jobs with this node for the rest of the node's
+        // life.
+        BatchEnd::Returned(results) => catching_async(async { Ok(returned(node, kind, jobs, context, results).await) })
+            .await
+            .unwrap_or_else(|panic| all_failed(&panic)),
+        BatchEnd::TimedOut(limit) => {
+            abandon(context);
+            all_failed(&JobError::new(format!("the batch handler did not finish within {limit:?}")))
+        }
+        BatchEnd::Cancelled => {
+            abandon(context);
+            jobs.iter().map(|job| released(job.fence())).collect()
+        }
+    };
+    for completion in completions {
+        node.completions.send(completion).await;
+    }
+}
+
+/// Commits if there is something to commit and all jobs are done. Returns what is left to be recorded.
+async fn returned<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    kind: &Kind<S>,
+    jobs: &[Job],
+    context: Context<S>,
+    results: Vec<Came>,
+) -> Vec<Completion> {
+    if !context.has_writes() {
+        discard(context).await;
+        return settle(node, kind, jobs, results, |_| false);
+    }
+    let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));
+    if results.iter().any(|result| result.handler_done.is_some() && !relies(result)) {
+        discard(context).await;
+        tracing::info!(
+            "not all jobs of the batch are done: its transaction was rolled back, and those that are run again"
+        );
+        return settle(node, kind, jobs, results, relies);
+    }
+    let (part, rest): (Vec<_>, Vec<_>) = jobs.iter().zip(results).partition(|(_, result)| relies(result));
+    let fences: Vec<Fence> = part.iter().map(|(job, _)| job.fence()).collect();
+    let mut completions: Vec<_> =
+        rest.into_iter().map(|(job, result)| recorded(node, kind, job, result.ended)).collect();
+    match context.commit_jobs(node.id, &fences).await {
+        Ok(true) => {
+            add(&node.counters.done, fences.len());
+            node.messages.shared.wakeup.job_waiters.notify(fences.iter().map(|fence| fence.id));
+            node.in_flight.remove(fences.into_iter());
+        }
+        Ok(false) => {
+            tracing::warn!("a job of the batch was no longer owned by this claim: its transaction was rolled back");
+            completions.extend(fences.into_iter().map(released));
+        }
+        // If the commit took effect and only its answer got lost, the rows are gone and these outcomes are refused.
+        Err(error) => {
+            let error = JobError::from(error);
+            completions.extend(part.iter().map(|(job, _)| failed(node, kind, job, &error)));
+        }
+    }
+    completions
+}
+
+/// Records each job separately. `again`: the job relied on what was rolled back.
+fn settle<S: Store>(
+    node: &NodeSession<S>,
+    kind: &Kind<S>,
+    jobs: &[Job],
+    results: Vec<Came>,
+    again: impl Fn(&Came) -> bool,
+) -> Vec<Completion> {
+    let each = jobs.iter().zip(results).map(|(job, result)| {
+        if again(&result) { released(job.fence()) } else { recorded(node, kind, job, result.ended) }
+    });
+    each.collect()
+}
+
+/// A batch is not run again at once: a batch that lost a conflict has failed.
+const NO_MORE: u32 = u32::MAX;
+
+fn recorded<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, ended: HandlerResult) -> Completion {
+    let completion = job_span(job).in_scope(|| completion(node, kind, job, ended, NO_MORE));
+    completion.unwrap_or_else(|| released(job.fence()))
+}
+
+fn failed<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, error: &JobError) -> Completion {
+    let completion = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
+    completion.unwrap_or_else(|| released(job.fence()))
+}
+
+fn released(fence: Fence) -> Completion {
+    Completion::Settled(Settlement::new(fence, Verdict::Release))
+}

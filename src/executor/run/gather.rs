@@ -1,0 +1,46 @@
+//! Lets claimed jobs wait for others of their kind and queue.
+
+use crate::executor::node::gathering::Added;
+use crate::executor::node::gathering::Member;
+use std::sync::Arc;
+
+use crate::executor::handler::batch::BatchPlan;
+use crate::executor::handler::registry::Kind;
+use crate::executor::session::node_session::NodeSession;
+use crate::store::Store;
+
+/// Returns how many jobs make a batch. A larger batch could never fill, and would always wait in vain.
+pub(crate) fn size<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, plan: &BatchPlan<S>, queue: &str) -> usize {
+    let most = [node.queues.get(queue).map(|queue| queue.concurrency()), kind.options.concurrency];
+    most.into_iter().flatten().fold(plan.options.size, usize::min)
+}
+
+/// Adds a job to the batch being formed, or starts one.
+pub(crate) fn gather<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    kind: &Arc<Kind<S>>,
+    plan: &Arc<BatchPlan<S>>,
+    member: Member,
+) {
+    let size = size(node, kind, plan, &member.job.queue);
+    let key = (Arc::as_ptr(kind).addr(), member.job.queue.clone());
+    let Added::First(number, mut ready) = node.gathering.add(&key, member, size) else { return };
+    let (node, kind, plan, wait) = (node.clone(), kind.clone(), plan.clone(), plan.options.wait);
+    node.workers.clone().spawn(async move {
+        let complete = tokio::select! {
+            biased;
+            members = &mut ready => members.ok(),
+            () = tokio::time::sleep(wait) => None,
+            // No more jobs will come.
+            () = node.stop_claiming.cancelled() => None,
+        };
+        let members = match complete.or_else(|| node.gathering.take(&key, number)) {
+            Some(members) => members,
+            None => match ready.await {
+                Ok(members) => members,
+                Err(_) => return,
+            },
+        };
+        crate::executor::run::batch::run(node, kind, plan, members).await;
+    });
+}

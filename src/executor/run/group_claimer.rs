@@ -1,0 +1,39 @@
+//! The node as the completer needs it, to claim the next jobs of a group.
+
+use crate::error::Error;
+use crate::executor::outcome::group_run::{ClaimGuard, GroupClaimer, GroupRun};
+use crate::executor::run::group_runner;
+use crate::executor::session::node_session::NodeSession;
+use crate::job::{ClaimNumber, Job};
+use crate::store::Store;
+
+impl<S: Store> GroupClaimer for NodeSession<S> {
+    fn claiming(&self) -> Option<ClaimGuard> {
+        // The token comes first: a node that stops claiming then waits for the workers.
+        let worker = self.workers.token();
+        if self.stop_claiming.is_cancelled() {
+            return None;
+        }
+        // Not waited for: outcomes are more important.
+        let known = self.in_flight.claiming.clone().try_read_owned().ok()?;
+        Some(ClaimGuard { _known: known, _worker: worker })
+    }
+
+    fn number(&self) -> ClaimNumber {
+        self.next_claim()
+    }
+
+    fn kinds(&self) -> &[String] {
+        &self.chainable_kinds
+    }
+
+    fn failed(&self, error: &Error) {
+        self.claim_failed(error);
+    }
+
+    fn start(&self, jobs: Vec<Job>, group_run: GroupRun) {
+        if let Some(node) = self.me() {
+            self.workers.spawn(group_runner::run(node, jobs, group_run));
+        }
+    }
+}

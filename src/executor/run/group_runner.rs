@@ -1,0 +1,140 @@
+//! Runs the jobs claimed of a group, one after the other.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::executor::node::slots::Slots;
+use crate::executor::outcome::completer::Completion;
+use crate::executor::outcome::group_run::GroupRun;
+use crate::executor::run::worker;
+use crate::executor::session::group_run::may_go_on;
+use crate::executor::session::node_session::NodeSession;
+use crate::job::{Fence, Job};
+use crate::store::{Settlement, Store, Verdict};
+
+/// How long a finished job waits to be recorded together with those after it.
+const RECORD_DELAY: Duration = Duration::from_millis(5);
+/// How long jobs may wait for the ones before them. After that, those that have not begun are given back.
+const MAX_RUN: Duration = Duration::from_millis(100);
+
+/// Runs the jobs until each outcome is recorded and the run ends. No job begins before the one before it has ended.
+pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, group_run: GroupRun) {
+    let mut group_run = group_run;
+    if let Some(last) = jobs.last() {
+        group_run.group.taken(last);
+    }
+    let taken = jobs.len();
+    let mut runner = GroupRunner {
+        node: &node,
+        slots: group_run.slots.clone(),
+        rest: jobs.into_iter(),
+        ended: Vec::new(),
+        gave_back: false,
+    };
+    let began = Instant::now();
+    let mut ran = 0;
+    while let Some(job) = runner.rest.next() {
+        if began.elapsed() >= MAX_RUN || !may_start(&node, &runner.slots) {
+            runner.give_back(Some(job)).await;
+            break;
+        }
+        ran += 1;
+        if !runner.attempt(job, began).await {
+            return group_run.keep();
+        }
+    }
+    // The thread of an abandoned handler may still run.
+    if !runner.slots.attempt_ended(&node.cancel).await {
+        for fence in runner.ended {
+            node.completions.send(Completion::Done(fence)).await;
+        }
+        return group_run.keep();
+    }
+    if may_go_on(&node, &runner.slots) {
+        group_run.pace(taken, ran, began.elapsed());
+    } else {
+        group_run.end();
+    }
+    if runner.gave_back {
+        // The jobs given back are the first of their group again. The next claim must not skip them, nor come while this node still owns
+        // them.
+        group_run.group.from_the_start();
+        if !node.completions.recorded().await {
+            return group_run.keep();
+        }
+    }
+    let completion = Completion::DoneInGroup(runner.ended, group_run);
+    // The slot goes with the completion.
+    drop(runner.slots);
+    node.completions.send(completion).await;
+}
+
+/// Returns whether the next job may begin: the one before has really ended, and the node is not stopping. The time limit in the slot does
+/// not count here: it ends with the run.
+fn may_start<S: Store>(node: &NodeSession<S>, slots: &Slots) -> bool {
+    !node.stop_claiming.is_cancelled() && slots.has_time(Duration::MAX)
+}
+
+struct GroupRunner<'a, S: Store> {
+    node: &'a Arc<NodeSession<S>>,
+    slots: Arc<Slots>,
+    rest: std::vec::IntoIter<Job>,
+    /// Claims of jobs that are done and not recorded yet.
+    ended: Vec<Fence>,
+    /// Whether jobs that had not begun were given back.
+    gave_back: bool,
+}
+
+impl<S: Store> GroupRunner<'_, S> {
+    /// Runs one job. Returns `false` if its outcome can't be known here.
+    async fn attempt(&mut self, job: Job, began: Instant) -> bool {
+        let node = self.node;
+        let slots = self.slots.clone();
+        let mut attempt = pin!(worker::attempt(node, job, &slots));
+        let completion = loop {
+            // A long job must delay neither finished jobs nor waiting ones.
+            let someone = !self.ended.is_empty() || !self.rest.as_slice().is_empty();
+            tokio::select! {
+                biased;
+                completion = &mut attempt => break completion,
+                () = tokio::time::sleep(RECORD_DELAY), if someone => {
+                    self.ended.retain(|fence| !node.completions.try_send(Completion::Done(*fence)));
+                    if began.elapsed() >= MAX_RUN {
+                        self.try_give_back();
+                    }
+                }
+            }
+        };
+        match completion {
+            Some(Completion::Done(fence)) => self.ended.push(fence),
+            // Its commit may be under way although no answer came. Once this outcome is recorded, that is decided.
+            Some(completion) => return node.completions.record(completion).await,
+            None => {}
+        }
+        true
+    }
+
+    /// Makes the jobs that have not begun wait again, without costing an attempt.
+    async fn give_back(&mut self, first: Option<Job>) {
+        self.gave_back = true;
+        for job in first.into_iter().chain(self.rest.by_ref()) {
+            self.node.completions.send(released(&job)).await;
+        }
+    }
+
+    /// Does the same without waiting, so that the running attempt does not stand still.
+    fn try_give_back(&mut self) {
+        while let Some(job) = self.rest.as_slice().first() {
+            if !self.node.completions.try_send(released(job)) {
+                return;
+            }
+            self.gave_back = true;
+            self.rest.next();
+        }
+    }
+}
+
+fn released(job: &Job) -> Completion {
+    Completion::Settled(Settlement::new(job.fence(), Verdict::Release))
+}

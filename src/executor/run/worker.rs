@@ -1,0 +1,405 @@
+//! Runs the attempts of single jobs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, OptionFuture};
+use tracing::Instrument as _;
+
+use crate::context::Context;
+use crate::executor::handler::job_context::Engine;
+use crate::executor::handler::middleware::around;
+use crate::executor::handler::panic::{catching, catching_async};
+use crate::executor::handler::registry::{Attempt, Kind};
+use crate::executor::node::cancellations::{CancelReason, CancelSignal};
+use crate::executor::node::slots::Slots;
+use crate::executor::node::stats::add;
+use crate::executor::outcome::completer::Completion;
+use crate::executor::outcome::failure_policy::{RetryDecision, pause};
+use crate::executor::outcome::group_run::GroupRun;
+use crate::executor::session::group_run::group_run;
+use crate::executor::session::node_session::NodeSession;
+use crate::job::HandlerResult;
+use crate::job::{Fence, Job, JobError, Outcome, TraceContext};
+use crate::store::{Removed, Settlement, Store, Verdict};
+
+/// How a handler's run ended.
+pub(crate) enum AttemptEnd {
+    Returned(HandlerResult),
+    /// A middleware says that the job is done and the handler does not, so nothing of the handler's work is kept.
+    DoneWithout,
+    TimedOut(Duration),
+    /// It was cancelled before it was done.
+    Cancelled,
+    /// The job was cancelled or taken away: there is no outcome left to record.
+    Gone,
+}
+
+/// Returns the span for what is logged while a job runs.
+pub(crate) fn job_span(job: &Job) -> tracing::Span {
+    tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
+        trace_id = job.trace().map(TraceContext::trace_id))
+}
+
+/// Runs a job to its recorded outcome. Its slots are free again once the outcome is handed in.
+///
+/// Thousands of these futures are made a second, and each is moved several times before it runs, so it is kept small. It is not an `async
+/// fn` around another future, which would hold it twice, and what few jobs need is boxed where it is needed.
+pub(crate) fn run<S: Store>(
+    node: Arc<NodeSession<S>>,
+    kind: Arc<Kind<S>>,
+    mut job: Job,
+    slots: Arc<Slots>,
+) -> impl Future<Output = ()> + Send {
+    let span = job_span(&job);
+    async move {
+        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
+            Box::pin(unread(node, kind, job, error, slots)).await;
+            return;
+        }
+        let began = Instant::now();
+        let mut conflicts = 0;
+        let completion = loop {
+            let engine = Engine { messages: &node.messages, node: node.id };
+            let mut context = node.messages.begin();
+            let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
+            let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };
+            let ending = execute(&kind, attempt).await;
+            match conclude(&node, &kind, (&job, &slots, began), context, ending, conflicts).await {
+                Conclusion::Over(completion) => break completion,
+                Conclusion::Again => conflicts += 1,
+            }
+            Box::pin(pause(conflicts, &node.cancel)).await;
+        };
+        let follow = |fence| {
+            group_run(&node, &job, &slots, began.elapsed())
+                .map(|group_run| Completion::DoneInGroup(vec![fence], group_run))
+        };
+        match completion {
+            Some(Completion::Done(fence)) => {
+                node.completions.send(follow(fence).unwrap_or(Completion::Done(fence))).await;
+            }
+            Some(completion) => node.completions.send(completion).await,
+            None => {}
+        }
+        free(&node, slots);
+    }
+    .instrument(span)
+}
+
+/// Does the same for a job in a group run, up to what is to be recorded of it; `None` if that has been done.
+pub(crate) async fn attempt<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    mut job: Job,
+    slots: &Arc<Slots>,
+) -> Option<Completion> {
+    let Some(kind) = node.registry.get(&job.kind).cloned() else {
+        // Can't happen: claims ask for registered kinds only.
+        return Some(Completion::Settled(Settlement::new(job.fence(), Verdict::Release)));
+    };
+    if job.attempt > job.max_attempts {
+        return Some(dead_lettered(node, &job));
+    }
+    let span = job_span(&job);
+    async move {
+        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
+            return failure(node, &kind, &job, &error, u32::MAX);
+        }
+        let began = Instant::now();
+        let mut conflicts = 0;
+        loop {
+            let engine = Engine { messages: &node.messages, node: node.id };
+            let mut context = node.messages.begin();
+            let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
+            let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots };
+            let ending = execute(&kind, attempt).await;
+            match conclude(node, &kind, (&job, slots, began), context, ending, conflicts).await {
+                Conclusion::Over(completion) => return completion,
+                Conclusion::Again => conflicts += 1,
+            }
+            pause(conflicts, &node.cancel).await;
+        }
+    }
+    .instrument(span)
+    .await
+}
+
+/// The conclusion of an attempt.
+enum Conclusion {
+    /// The attempt is over, with what is still to be recorded.
+    Over(Option<Completion>),
+    /// There is no outcome yet. The handler runs again, and its transaction is rolled back.
+    Again,
+}
+
+/// Fails an attempt whose payload can't be decoded: another node may have the encryption key, or it may come later.
+async fn unread<S: Store>(node: Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Job, error: JobError, slots: Arc<Slots>) {
+    if let Some(completion) = failure(&node, &kind, &job, &error, u32::MAX) {
+        node.completions.send(completion).await;
+    }
+    free(&node, slots);
+}
+
+fn free<S: Store>(node: &NodeSession<S>, slots: Arc<Slots>) {
+    // Dispatchers do not wait for the slots of a kind, so those of all queues are woken: any of them may have such jobs.
+    let limited = slots.kind.is_some();
+    drop(slots);
+    if limited {
+        node.queues.values().for_each(|queue| queue.wake());
+    }
+}
+
+/// Dead-letters a job that has no attempt left. It was put off because the outcome of its last attempt could not be recorded. Its handler
+/// does not run again.
+pub(crate) async fn dead_letter<S: Store>(node: Arc<NodeSession<S>>, job: Job, slots: Arc<Slots>) {
+    node.completions.send(dead_lettered(&node, &job)).await;
+    free(&node, slots);
+}
+
+fn dead_lettered<S: Store>(node: &NodeSession<S>, job: &Job) -> Completion {
+    let error = JobError::new("no attempt is left, and the outcome of the last one could not be recorded");
+    settled(node, job, &error, Verdict::Dead)
+}
+
+pub(crate) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
+    let stop = attempt.cancelled;
+    if !kind.layers.is_empty() {
+        return Box::pin(execute_within(kind, attempt)).await;
+    }
+    let handler = catching_async(kind.handler.run(attempt));
+    limited(kind, stop, handler).await
+}
+
+/// Runs a handler with the middleware around it.
+async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
+    let (job, stop) = (attempt.job, attempt.cancelled);
+    let done = AtomicBool::new(false);
+    let handler = async {
+        let ended = catching_async(kind.handler.run(attempt)).await;
+        done.store(matches!(ended, Ok(Outcome::Done)), Ordering::Relaxed);
+        ended
+    };
+    match limited(kind, stop, catching_async(around(&kind.layers, job, Box::pin(handler)))).await {
+        AttemptEnd::Returned(Ok(Outcome::Done)) if !done.load(Ordering::Relaxed) => AttemptEnd::DoneWithout,
+        ending => ending,
+    }
+}
+
+/// Runs a handler within its timeout.
+async fn limited<S: Store>(
+    kind: &Kind<S>,
+    stop: CancelSignal<'_>,
+    handler: impl Future<Output = HandlerResult>,
+) -> AttemptEnd {
+    let limited = async {
+        match kind.options.timeout {
+            Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),
+            None => Ok(handler.await),
+        }
+    };
+    tokio::pin!(limited);
+    let told = tokio::select! {
+        biased;
+        told = stop.cancelled() => told,
+        ended = &mut limited => return match ended {
+            Ok(ended) => AttemptEnd::Returned(ended),
+            Err(limit) => AttemptEnd::TimedOut(limit),
+        },
+    };
+    if told == CancelReason::NodeStopping {
+        return AttemptEnd::Cancelled;
+    }
+    // The handler was cancelled too, and may clean up. Then it is dropped.
+    Box::pin(async {
+        tokio::select! {
+            _ = tokio::time::timeout(stop.grace(), limited) => {}
+            () = stop.node().cancelled() => {}
+        }
+    })
+    .await;
+    AttemptEnd::Gone
+}
+
+/// Brings the outcome to the database if that takes its own transaction.
+async fn conclude<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    kind: &Kind<S>,
+    (job, slots, began): (&Job, &Arc<Slots>, Instant),
+    context: Context<S>,
+    ending: AttemptEnd,
+    conflicts: u32,
+) -> Conclusion {
+    let fence = job.fence();
+    let failed = |error: &JobError| failure(node, kind, job, error, conflicts);
+    let completion = match ending {
+        AttemptEnd::Returned(Ok(Outcome::Done)) if context.is_used() => {
+            // The program's message services take part. A panic of theirs must not leave the job with this node for the rest of the node's
+            // life.
+            let committing = catching_async(async {
+                Ok(match group_run(node, job, slots, began.elapsed()) {
+                    Some(group_run) => commit_and_claim_next(node, fence, context, group_run).await?,
+                    None => (context.commit_job(node.id, fence).await?, None),
+                })
+            });
+            match Box::pin(committing).await {
+                Ok((accepted, group_run)) => {
+                    add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
+                    node.messages.shared.wakeup.job_waiters.notify([job.id]);
+                    if accepted {
+                        node.in_flight.remove(std::iter::once(fence));
+                    } else {
+                        tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
+                        node.in_flight.leave(std::iter::once(fence));
+                    }
+                    return Conclusion::Over(group_run.map(|group_run| Completion::DoneInGroup(Vec::new(), group_run)));
+                }
+                // If the commit took effect and only its answer got lost, the row is gone and this outcome is refused.
+                Err(error) => failed(&error),
+            }
+        }
+        AttemptEnd::Returned(ended) => {
+            // Only `Done` commits.
+            discard(context).await;
+            completion(node, kind, job, ended, conflicts)
+        }
+        AttemptEnd::DoneWithout => {
+            abandon(context);
+            Some(Completion::Done(fence))
+        }
+        AttemptEnd::TimedOut(limit) => {
+            abandon(context);
+            if job.admitted || job.options.group.is_some() {
+                // Recording this frees its group or starts the group's next job. So a thread that still runs has to end first.
+                Box::pin(slots.attempt_ended(&node.cancel)).await;
+            }
+            failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
+        }
+        AttemptEnd::Gone => {
+            discard(context).await;
+            add(&node.counters.cancelled, 1);
+            tracing::info!("the job was cancelled while it ran: what its handler did is not committed");
+            // A thread may still run. If the node stops meanwhile, the job stays in flight, and what it held is freed when the node is
+            // retired.
+            if Box::pin(slots.attempt_ended(&node.cancel)).await {
+                node.in_flight.leave(std::iter::once(fence));
+            }
+            return Conclusion::Over(None);
+        }
+        AttemptEnd::Cancelled => {
+            abandon(context);
+            Some(Completion::Settled(Settlement::new(fence, Verdict::Release)))
+        }
+    };
+    completion.map_or(Conclusion::Again, |completion| Conclusion::Over(Some(completion)))
+}
+
+/// Ends the context of a handler that returned and commits nothing. Its transaction is rolled back here, so that its locks do not outlive the
+/// outcome.
+///
+/// On the heap, where it is needed at all: most jobs use no context, and the future of every job would be larger by this.
+pub(crate) fn discard<S: Store>(context: Context<S>) -> OptionFuture<BoxFuture<'static, ()>> {
+    let ended = context.is_used().then(|| {
+        async move {
+            // The program's message services are dropped too. A panic of theirs must not leave the job with this node.
+            match catching_async(async { Ok(context.rollback().await) }).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
+                }
+                Err(panic) => log_drop(&panic),
+            }
+        }
+        .boxed()
+    });
+    ended.into()
+}
+
+/// Does the same for a handler that did not return. It may have left a statement that runs for long, which a rollback would wait for, so the
+/// transaction is dropped: that cancels the statement.
+pub(crate) fn abandon<S: Store>(context: Context<S>) {
+    if let Err(panic) = catching(|| drop(context)) {
+        log_drop(&panic);
+    }
+}
+
+fn log_drop(panic: &JobError) {
+    tracing::warn!(error = panic.message(), "a message service panicked when it was dropped without a commit");
+}
+
+/// Commits what a handler did, with the end of its job, and continues its group. Returns whether the claim was current.
+async fn commit_and_claim_next<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    fence: Fence,
+    context: Context<S>,
+    mut group_run: GroupRun,
+) -> crate::Result<(bool, Option<GroupRun>)> {
+    // Known before the claim has its number, so that a later reconciliation does not take the lease for lost.
+    let lease = node.in_flight.lease(group_run.group.lease);
+    let removed = context.commit_and_claim_next(node.id, fence, &group_run.group, node.next_claim()).await;
+    match &removed {
+        Ok(Removed::Leased) => {
+            group_run.leased(lease);
+            return Ok((true, Some(group_run)));
+        }
+        // It may have committed: reconciliation decides about the lease.
+        Err(error) if error.may_have_taken_effect() => drop(lease),
+        Ok(_) | Err(_) => lease.free(),
+    }
+    removed.map(|removed| (removed == Removed::Gone, None))
+}
+
+/// Returns what an attempt that leaves nothing to commit means for its job, after `conflicts` lost conflicts. `None`: the attempt is not
+/// over.
+pub(crate) fn completion<S: Store>(
+    node: &NodeSession<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    ended: HandlerResult,
+    conflicts: u32,
+) -> Option<Completion> {
+    let fence = job.fence();
+    match ended {
+        Ok(Outcome::Done) => Some(Completion::Done(fence)),
+        Ok(Outcome::Retry) => failure(node, kind, job, &JobError::new("the handler asked for a retry"), conflicts),
+        Ok(Outcome::Snooze(delay)) => Some(Completion::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
+        Ok(Outcome::Cancel(reason)) => {
+            tracing::info!(reason, "the handler cancelled its job");
+            Some(Completion::Settled(Settlement::new(fence, Verdict::Cancel)))
+        }
+        Ok(Outcome::Dead(reason)) => Some(settled(node, job, &JobError::new(reason), Verdict::Dead)),
+        Err(error) => failure(node, kind, job, &error, conflicts),
+    }
+}
+
+/// Returns what a failed attempt means for the job. `None`: the attempt is not over, the handler runs again.
+pub(crate) fn failure<S: Store>(
+    node: &NodeSession<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    error: &JobError,
+    conflicts: u32,
+) -> Option<Completion> {
+    let verdict = match node.failure_policy.decide(error, job, &kind.options, conflicts) {
+        RetryDecision::AtOnce => {
+            add(&node.counters.conflicts, 1);
+            tracing::debug!(%error, "the handler lost a conflict and is run again");
+            return None;
+        }
+        RetryDecision::Later(delay) => Verdict::Retry(delay),
+        RetryDecision::Never => Verdict::Dead,
+    };
+    Some(settled(node, job, error, verdict))
+}
+
+fn settled<S: Store>(node: &NodeSession<S>, job: &Job, error: &JobError, verdict: Verdict) -> Completion {
+    let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
+    if last {
+        tracing::error!(%error, "the job failed and becomes a dead letter");
+    } else {
+        tracing::warn!(%error, next = ?verdict, "the attempt failed");
+    }
+    let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
+    Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))
+}

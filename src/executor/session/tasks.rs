@@ -1,0 +1,69 @@
+//! What happens when a task of the executor panics.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Reconnect;
+use crate::executor::session::node_session::NodeSession;
+use crate::panic::text;
+use crate::store::Store;
+
+/// Longest pause before a helper that panicked is restarted. One that ran for longer than this is restarted soon.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl<S: Store> NodeSession<S> {
+    /// Wraps a task that claims. If it panics, the node ends and registers again.
+    pub(crate) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = ()> + Send + use<T, S>
+    where
+        T: Future<Output = ()> + Send,
+    {
+        let refused = self.refused.clone();
+        AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+            if let Err(panic) = ended {
+                refused.cancel();
+                let panic = text(&*panic);
+                log(|| {
+                    tracing::error!(
+                        task = name,
+                        panic,
+                        "a task of the executor panicked; stopping all its work to register anew"
+                    );
+                });
+            }
+        })
+    }
+}
+
+/// Runs a task, and restarts it after a pause whenever it panics, until `quit` or until `begin` returns `None`. `begin` gets whether it is a
+/// restart.
+pub(crate) async fn again<T: Future<Output = ()>>(
+    name: &'static str,
+    quit: CancellationToken,
+    begin: impl Fn(bool) -> Option<T>,
+) {
+    let mut delays = Reconnect::new(LONGEST_PAUSE);
+    let mut restarted = false;
+    while let Some(task) = begin(restarted) {
+        restarted = true;
+        let began = Instant::now();
+        let Err(panic) = AssertUnwindSafe(task).catch_unwind().await else { return };
+        if began.elapsed() > LONGEST_PAUSE {
+            delays.reset();
+        }
+        let pause = delays.next_delay();
+        let panic = text(&*panic);
+        log(|| tracing::error!(task = name, panic, ?pause, "a task of the executor panicked; it begins again"));
+        tokio::select! {
+            () = quit.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// Logs a panic. The program's subscriber may be what panicked, and may do so again.
+fn log(event: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(event));
+}

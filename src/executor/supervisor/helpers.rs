@@ -1,0 +1,164 @@
+//! The tasks that run beside dispatchers, workers and completer, and what happens when one panics.
+//!
+//! Nothing in the engine should panic, but the program's code runs in it too, such as its log subscriber. A dead task would go unnoticed:
+//! an executor without its lock monitor or a dispatcher looks healthy and does half of its work. A helper is restarted, all others go on,
+//! and everything is checked once, because the helper may have taken a signal without acting on it. A task that may have claimed jobs
+//! without starting them can't be restarted. Then the node ends, releases what it owns, and registers again.
+
+use crate::executor::handler::external_queue::outbound;
+use crate::executor::session::tasks::again;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::executor::broker;
+use crate::executor::maintenance::admission;
+use crate::executor::maintenance::clock;
+use crate::executor::maintenance::expiry;
+use crate::executor::maintenance::listener;
+use crate::executor::maintenance::look_ahead;
+use crate::executor::maintenance::monitor;
+use crate::executor::maintenance::pruner;
+use crate::executor::maintenance::scheduler;
+use crate::executor::maintenance::timers;
+use crate::executor::maintenance::usage_reporter;
+use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::settings::Settings;
+use crate::message::local::LocalExecutor;
+use crate::store::{Hint, Store};
+
+/// What helpers start with, besides their node.
+struct HelperDeps {
+    local: Weak<dyn LocalExecutor>,
+    patience: monitor::MonitorConfig,
+    /// Queues of the table whose jobs are sent to the broker.
+    outbound: Vec<String>,
+    /// Notified when an external worker is late.
+    late: Arc<Notify>,
+    /// Notified when a clock was set.
+    stepped: Arc<Notify>,
+    /// The deadline of one call to the store.
+    straggler: Duration,
+    quit: CancellationToken,
+}
+
+/// Starts a helper. The future must not keep the node alive.
+type Begin<S> = fn(&Arc<NodeSession<S>>, &HelperDeps) -> BoxFuture<'static, ()>;
+
+impl<S: Store> NodeSession<S> {
+    /// Starts the tasks that run beside dispatchers, workers and completer, until `quit`.
+    pub(crate) fn start_helpers(self: &Arc<Self>, settings: &Settings<S>, quit: &CancellationToken) -> TaskTracker {
+        let local: Arc<dyn LocalExecutor> = self.clone();
+        let deps = Arc::new(HelperDeps {
+            local: Arc::downgrade(&local),
+            patience: monitor::MonitorConfig { lease: settings.node.lease, quarantine: settings.quarantine },
+            outbound: outbound(&settings.external).collect(),
+            late: Arc::default(),
+            stepped: Arc::default(),
+            straggler: settings.call_timeout,
+            quit: quit.clone(),
+        });
+        self.wakeup().register(deps.local.clone());
+        let helpers = TaskTracker::new();
+        let start = |name, begin: Begin<S>| {
+            let (node, deps) = (self.this.clone(), deps.clone());
+            let begin = move |restarted: bool| {
+                let node = node.upgrade()?;
+                if restarted {
+                    node.check_everything(&deps);
+                }
+                Some(begin(&node, &deps))
+            };
+            helpers.spawn(again(name, quit.clone(), begin));
+        };
+        start("the listener", |node, with| {
+            listener::run(node.store.clone(), with.local.clone(), with.quit.clone()).boxed()
+        });
+        start("timers", |node, with| {
+            let (hint, quit) = (node.timer_hint.clone(), with.quit.clone());
+            timers::run(node.store.clone(), node.wakeup().clone(), hint, node.poll_interval, quit).boxed()
+        });
+        start("expiry", |node, with| {
+            let (hint, quit) = (node.expiry_hint.clone(), with.quit.clone());
+            expiry::run(node.store.clone(), node.wakeup().clone(), hint, node.poll_interval, quit).boxed()
+        });
+        start("usage", |node, with| {
+            usage_reporter::run(node.this.clone(), node.limits.clone(), with.quit.clone()).boxed()
+        });
+        start("admission", |node, with| admission::run(node.clone(), with.outbound.clone(), with.quit.clone()).boxed());
+        start("the scheduler", |node, with| {
+            let (hint, quit) = (node.schedule_hint.clone(), with.quit.clone());
+            scheduler::run(node.store.clone(), node.wakeup().clone(), hint, node.poll_interval, quit).boxed()
+        });
+        start("the lock monitor", |node, with| {
+            let (late, quit) = (with.late.clone(), with.quit.clone());
+            monitor::run(node.store.clone(), node.id, node.wakeup().clone(), with.patience, late, quit).boxed()
+        });
+        start("the clock", |node, with| {
+            clock::run(
+                node.store.clone(),
+                node.store.clone(),
+                node.wakeup().clone(),
+                with.stepped.clone(),
+                with.quit.clone(),
+            )
+            .boxed()
+        });
+        start("maintenance", |node, with| {
+            let signals = look_ahead::MaintenanceSignals {
+                timers: node.timer_hint.clone(),
+                expiry: node.expiry_hint.clone(),
+                admission: node.in_flight.admission_due.clone(),
+                schedules: node.schedule_hint.clone(),
+                external: with.late.clone(),
+                clock: with.stepped.clone(),
+            };
+            look_ahead::run(node.store.clone(), signals, node.poll_interval, with.quit.clone()).boxed()
+        });
+        start("the pruner", |node, with| {
+            pruner::run(node.store.clone(), node.counters.clone(), with.quit.clone()).boxed()
+        });
+        start("the state of the broker", |node, with| match node.messages.broker() {
+            Some(broker) => {
+                let (local, quit) = (with.local.clone(), with.quit.clone());
+                broker::mode::follow(broker.clone(), node.store.clone(), node.id, local, quit).boxed()
+            }
+            None => std::future::ready(()).boxed(),
+        });
+        start("cancellations", |node, with| {
+            let (cancellations, in_flight) = (node.cancellations.clone(), node.in_flight.clone());
+            let (store, id, quit) = (node.store.clone(), node.id, with.quit.clone());
+            async move { cancellations.watch(&*store, id, &in_flight, quit).await }.boxed()
+        });
+        start("ends of cancelled jobs", |node, with| {
+            let (store, id, quit) = (node.store.clone(), node.id, with.quit.clone());
+            let in_flight = node.in_flight.clone();
+            async move { in_flight.ended_handlers.run(&*store, id, &in_flight.admission_due, quit).await }.boxed()
+        });
+        start("reconciliation", |node, with| {
+            let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
+            async move {
+                let released = || node.wakeup().notify([Hint::Any]);
+                node.in_flight.reconcile(node.store.clone(), node.id, &node.claims, straggler, released, quit).await;
+            }
+            .boxed()
+        });
+        helpers.close();
+        helpers
+    }
+
+    /// Wakes all helpers.
+    fn check_everything(&self, deps: &HelperDeps) {
+        self.hint(&Hint::Any);
+        self.in_flight.suspect();
+        self.in_flight.ended_handlers.check();
+        for signal in [&self.schedule_hint, &deps.late, &deps.stepped, &self.limits.ended] {
+            signal.notify_one();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What all units of work of an application share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::commit_batcher::CommitBatcher;
+use super::delivery_publisher::DeliveryPublisher;
+use super::hooks::{SendHook, apply};
+use super::{MessageService, WakeUp, WhenFull};
+use crate::codec::Codecs;
+use crate::config::DatabaseConfig;
+use crate::error::Result;
+use crate::job::{Limits, NewJob};
+use crate::store::{JobStore, Store};
+
+/// Makes a service around another one.
+type Wrap<S> = Arc<dyn Fn(Box<dyn MessageService<S>>) -> Box<dyn MessageService<S>> + Send + Sync>;
+
+/// State shared by all units of work.
+#[derive(Clone)]
+pub(crate) struct Shared<S: Store> {
+    pub(crate) store: S,
+    pub(crate) jobs: Arc<dyn JobStore>,
+    /// For contexts that open no transaction.
+    pub(super) commit_batcher: Arc<CommitBatcher>,
+    pub(crate) wakeup: Arc<WakeUp>,
+    /// Publishes to the broker, if there is one.
+    pub(super) delivery_publisher: Option<Arc<DeliveryPublisher>>,
+    /// Whether executors take in jobs that external producers submit.
+    pub(crate) intake: bool,
+    pub(crate) limits: Limits,
+    pub(crate) codecs: Codecs,
+    /// Wrappers of the test kit, which write nothing, and around them the custom ones. The innermost comes first.
+    pub(super) watchers: Vec<Wrap<S>>,
+    pub(super) wraps: Vec<Wrap<S>>,
+    pub(super) hooks: Arc<Vec<Arc<SendHook>>>,
+    pub(crate) when_full: WhenFull,
+    /// Deadline for one call to the store.
+    pub(crate) call_timeout: Duration,
+}
+
+impl<S: Store> Shared<S> {
+    /// Creates the state for message services on this store, without broker, codecs, custom services and hooks.
+    pub(super) fn new(store: S, config: &DatabaseConfig) -> Self {
+        let jobs = store.engine();
+        Self {
+            store,
+            commit_batcher: CommitBatcher::new(jobs.clone()),
+            wakeup: Arc::new(WakeUp::new(jobs.clone())),
+            jobs,
+            delivery_publisher: None,
+            intake: false,
+            limits: Limits { payload: config.max_payload.max(1), ..Limits::default() },
+            codecs: Codecs::default(),
+            watchers: Vec::new(),
+            wraps: Vec::new(),
+            hooks: Arc::default(),
+            when_full: WhenFull::default(),
+            call_timeout: config.call_timeout,
+        }
+    }
+
+    /// Whether custom services wrap the built-in ones.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        !self.wraps.is_empty()
+    }
+
+    /// Applies the send hooks to a job.
+    pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
+        apply(&self.hooks, job, None)
+    }
+}

@@ -1,0 +1,42 @@
+//! Stores whose time a test can let pass.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::store::{AnyStore, Postgres, Store};
+
+mod sealed {
+    use std::time::Duration;
+
+    pub trait Travel {
+        fn travel(&self, by: Duration) -> impl Future<Output = crate::Result<()>> + Send;
+    }
+}
+
+/// A store whose timers can be moved.
+pub trait TestStore: Store + sealed::Travel {}
+
+impl<S: Store + sealed::Travel> TestStore for S {}
+
+impl sealed::Travel for Postgres {
+    async fn travel(&self, by: Duration) -> Result<()> {
+        Self::travel(self, by).await
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl sealed::Travel for crate::Sqlite {
+    async fn travel(&self, by: Duration) -> Result<()> {
+        Self::travel(self, by).await
+    }
+}
+
+impl sealed::Travel for AnyStore {
+    async fn travel(&self, by: Duration) -> Result<()> {
+        match self {
+            Self::Postgres(store) => store.travel(by).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => store.travel(by).await,
+        }
+    }
+}
