@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::test;
-use crate::{counts, ha, matrix, model, rooms};
+use crate::{api, counts, ha, matrix, model, rooms};
 
 pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();
@@ -31,6 +31,7 @@ fn steps(report: &mut Report) -> Option<()> {
             run::run(command.env("RUSTDOCFLAGS", "-D warnings"), run::CARGO)
         })
         .then_some(())?;
+    report.step("public API", || api::run(false)).then_some(())?;
     // Before the tests: it needs no server, and a flaw that it finds need not be found by a test.
     report.step("model", || model::run(&model::Options::default())).then_some(())?;
     test::steps(&test::Options { tolerant: true, ..test::Options::default() }, report);

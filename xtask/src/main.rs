@@ -3,6 +3,7 @@
 #[cfg(not(unix))]
 compile_error!("xtask starts servers the Unix way: on other systems, run it in a container or in WSL");
 
+mod api;
 mod bench;
 mod ci;
 mod counts;
@@ -33,11 +34,13 @@ Commands:
   test [--embedded-only] [-- ARGS...]
                     all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest,
                     which is installed where it is missing or too old. --embedded-only needs no servers
-  ci                everything a change has to pass: format, `rooms`, clippy, cargo-deny, rustdoc, `test`,
+  ci                everything a change has to pass: format, `rooms`, clippy, cargo-deny, rustdoc, `api`, `test`,
                     `model`, `matrix --short`, `ha --short`, `counts`
   rooms [--edges [PREFIX]]
                     which file of src/ may import from which, as xtask/rooms.txt says; fails on a circle between files. --edges
                     prints the imports of the files that begin with PREFIX instead
+  api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
+                    --write records it there
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
   matrix [--short] [VERSION...]
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Ok(Command::Test(options)) => test::run(&options),
         Ok(Command::Ci) => ci::run(),
         Ok(Command::Rooms { edges }) => rooms::run(edges.as_deref()),
+        Ok(Command::Api { write }) => api::run(write),
         Ok(Command::Counts { write }) => counts::run(write),
         Ok(Command::Matrix(options)) => matrix::run(&options),
         Ok(Command::Model(options)) => model::run(&options),
@@ -117,6 +121,7 @@ enum Command {
     Test(test::Options),
     Ci,
     Rooms { edges: Option<String> },
+    Api { write: bool },
     Counts { write: bool },
     Matrix(matrix::Options),
     Model(model::Options),
@@ -142,6 +147,9 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["rooms", "--edges"] => Ok(Command::Rooms { edges: Some(String::new()) }),
         ["rooms", "--edges", prefix] => Ok(Command::Rooms { edges: Some((*prefix).to_owned()) }),
         ["rooms", ..] => Err("rooms takes --edges, with the beginning of a path or without, or nothing".to_owned()),
+        ["api"] => Ok(Command::Api { write: false }),
+        ["api", "--write"] => Ok(Command::Api { write: true }),
+        ["api", ..] => Err("api takes --write or nothing".to_owned()),
         ["counts"] => Ok(Command::Counts { write: false }),
         ["counts", "--write"] => Ok(Command::Counts { write: true }),
         ["counts", ..] => Err("counts takes --write or nothing".to_owned()),
@@ -195,6 +203,7 @@ mod tests {
             &["test", "name"],
             &["ci", "fast"],
             &["rooms", "x"],
+            &["api", "--check"],
             &["counts", "x"],
             &["matrix", "12"],
             &["model", "--shallow"],
