@@ -64,6 +64,7 @@ impl MessageService<AnyStore> for AuditOutbox {
                     let line = [job.id.to_string(), job.kind.clone(), payload.to_owned(), sender.clone()];
                     transaction.execute(INSERT, line).await?;
                 }
+                _ => return Err(Error::refused("the outbox has no statement for this database")),
             }
         }
         self.inner.flush(into).await

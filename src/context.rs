@@ -1,5 +1,6 @@
 //! The unit of work: a transaction and the messages that belong to it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -34,6 +35,16 @@ pub struct Context<S: Store = Postgres> {
     when_full: WhenFull,
     /// The result of the handler that uses this context. Boxed, because few handlers have one.
     result: Option<Box<NewResult>>,
+}
+
+impl<S: Store> fmt::Debug for Context<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("store", &self.shared.jobs.describe())
+            .field("pending", &self.pending().len())
+            .field("in_transaction", &self.transaction.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S: Store> Context<S> {

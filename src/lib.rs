@@ -71,6 +71,8 @@
 //! * Handlers run at least once and commit once. What a handler does outside its transaction can happen again.
 //! * Every wait has a deadline.
 
+#![warn(missing_debug_implementations)]
+
 mod admin;
 pub(crate) mod backoff;
 pub mod broker;
@@ -105,7 +107,18 @@ pub use executor::{
     Batch, BatchOptions, BatchOutcomes, Classifier, Command, CommandExecutor, ExecutorBuilder, ExecutorStats,
     ExternalQueue, JobContext, KindOptions, Middleware, Next,
 };
-pub use job::*;
+pub use job::{
+    AttemptError, Due, IntoJob, Job, JobError, JobId, JobMessage, JobOptions, Misfire, NewJob, NewSchedule, NodeId,
+    Outcome, Overlap, Payload, RetryAdvice, RetryPolicy, Schedule, ScheduleSpec, TraceContext, Unique, UniqueConflict,
+    UniqueHold, UniqueOptions,
+};
+// Part of the API in `job`. They are here too because tests of this repository name them so.
+#[doc(hidden)]
+pub use job::{
+    CORRELATION_ID, ClaimNumber, DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, EVENT_QUEUE, Fence, HandOutNumber, Limits,
+    REPLY_OF, REPLY_QUEUE, REPLY_TO, ReportKey, RowLocation, SCHEDULE, SCHEDULED_AT, SENT_BY, Submission, TRACEPARENT,
+    TRACESTATE, parse_duration,
+};
 pub use message::{
     Awaited, BoxError, CommitReceipt, Enlisted, FlushInto, Flushed, MessageService, MessageServices, RouteCounts,
     ScheduleService, WhenFull, Written,

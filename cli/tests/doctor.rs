@@ -37,6 +37,7 @@ fn on_the_database(sandbox: &Sandbox, sql: &str) {
             jobwright::AnyTransaction::Sqlite(transaction) => {
                 transaction.execute(sql, []).await.unwrap();
             }
+            _ => panic!("a database that these tests have no statements for"),
         }
         context.commit().await.unwrap();
     });

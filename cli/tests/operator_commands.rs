@@ -122,6 +122,7 @@ fn by_hand(sandbox: &Sandbox, sql: &str) {
             Sqlite(transaction) => {
                 transaction.execute(sql, []).await.unwrap();
             }
+            _ => panic!("a database that these tests have no statements for"),
         }
         context.commit().await.unwrap();
     });

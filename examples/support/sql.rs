@@ -21,6 +21,7 @@ pub(crate) async fn execute(tx: &mut AnyTransaction, sql: &str, params: &[Value<
     match tx {
         AnyTransaction::Postgres(tx) => Ok(tx.execute(sql, &for_postgres(params)).await?),
         AnyTransaction::Sqlite(tx) => Ok(tx.execute(sql, rusqlite::params_from_iter(for_sqlite(params))).await? as u64),
+        _ => Err(SqlError::UnknownDatabase),
     }
 }
 
@@ -40,6 +41,7 @@ pub(crate) async fn texts(tx: &mut AnyTransaction, sql: &str, params: &[Value<'_
             };
             Ok(tx.call(read).await?)
         }
+        _ => Err(SqlError::UnknownDatabase),
     }
 }
 
@@ -66,6 +68,8 @@ fn for_sqlite(params: &[Value<'_>]) -> Vec<rusqlite::types::Value> {
 pub(crate) enum SqlError {
     Postgres(tokio_postgres::Error),
     Sqlite(jobwright::Error),
+    /// A later version of jobwright may have stores that this file has no calls for.
+    UnknownDatabase,
 }
 
 impl fmt::Display for SqlError {
@@ -76,6 +80,7 @@ impl fmt::Display for SqlError {
                 f.write_str(error.as_db_error().map_or(&error.to_string(), |error| error.message()))
             }
             Self::Sqlite(error) => error.fmt(f),
+            Self::UnknownDatabase => f.write_str("there are no calls for this database"),
         }
     }
 }

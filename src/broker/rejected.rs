@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A queue in which rejected messages wait for an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RejectedQueue {
     /// Submissions that were refused, or delivered too often.
     Submissions,
@@ -24,8 +25,8 @@ pub enum RejectedQueue {
 }
 
 impl RejectedQueue {
-    /// All three queues.
-    pub const ALL: [Self; 3] = [Self::Submissions, Self::Reports, Self::Dead];
+    /// All of these queues.
+    pub const ALL: &[Self] = &[Self::Submissions, Self::Reports, Self::Dead];
 
     /// Returns its name at the broker.
     pub fn name(self, names: &Names) -> String {

@@ -28,6 +28,7 @@ pub struct TopologyItem {
 
 /// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TopologyKind {
     /// A durable queue.
     Queue,

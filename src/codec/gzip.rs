@@ -31,7 +31,7 @@ impl Gzip {
 
     /// Compresses content of this many bytes or more.
     #[must_use]
-    pub fn from(mut self, bytes: usize) -> Self {
+    pub fn min_size(mut self, bytes: usize) -> Self {
         self.from = bytes;
         self
     }

@@ -1,5 +1,6 @@
 use crate::executor::handler::single::Single;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -50,6 +51,18 @@ pub struct ExecutorBuilder<S: Store = Postgres> {
     layers: Vec<Arc<dyn Layer>>,
     failure_policy: FailurePolicy,
     idle: bool,
+}
+
+impl<S: Store> fmt::Debug for ExecutorBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutorBuilder")
+            .field("messages", &self.messages)
+            .field("config", &self.config)
+            .field("queues", &self.queues)
+            .field("external", &self.external)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S: Store> ExecutorBuilder<S> {

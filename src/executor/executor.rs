@@ -1,5 +1,6 @@
 //! The handle on a running executor.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -86,5 +87,14 @@ impl<S: Store> Drop for CommandExecutor<S> {
             *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = Duration::ZERO;
             self.stop.cancel();
         }
+    }
+}
+
+impl<S: Store> fmt::Debug for CommandExecutor<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandExecutor")
+            .field("messages", &self.settings.messages)
+            .field("has_ended", &self.ended.is_cancelled())
+            .finish_non_exhaustive()
     }
 }

@@ -51,6 +51,7 @@ macro_rules! words {
 /// What happens to missed occurrences: no node was running, or the database was unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Misfire {
     /// They are skipped, and the next one is as usual. An occurrence counts as missed once it is a minute late.
     Skip,
@@ -66,6 +67,7 @@ words!(Misfire, "misfire policy": Skip = "skip", Once = "once", All = "all");
 /// Whether a job may be sent before that of the previous occurrence has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Overlap {
     /// It may.
     #[default]

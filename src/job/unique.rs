@@ -34,6 +34,7 @@ pub(super) enum By {
 /// How long a job holds its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum UniqueHold {
     /// While it waits: for a node, for admission, for its due time, for its next attempt.
     Waiting,
@@ -57,6 +58,7 @@ impl UniqueHold {
 /// What happens to a new job whose key is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum UniqueConflict {
     /// It is not sent, and the existing job stays.
     Keep,

@@ -1,5 +1,6 @@
 //! Messages in a transaction that the caller owns.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::{CommitReceipt, FlushInto, MessageService, MessageServices, Shared, WhenFull, Written};
@@ -168,5 +169,18 @@ impl<S: Store> Flushed<S> {
         self.0.map_or_else(CommitReceipt::default, |(mut service, written)| {
             super::notify_committed(&mut *service, written)
         })
+    }
+}
+
+impl<S: Store, T: ?Sized> fmt::Debug for Enlisted<'_, S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enlisted").field("pending", &self.pending().len()).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> fmt::Debug for Flushed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let messages = self.0.as_ref().map_or(0, |(_, written)| written.messages().len());
+        f.debug_struct("Flushed").field("messages", &messages).finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use std::fmt;
 
 use super::{MessageServices, WakeUp};
 use crate::codec::Codecs;
@@ -42,6 +43,12 @@ impl std::fmt::Debug for ScheduleService {
             .field("store", &self.store.describe())
             .field("by", &self.by)
             .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> fmt::Debug for ScheduleService<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleService").field("messages", self.messages).field("by", &self.by).finish()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The message services of an application: how they are put together, and what they are asked for.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::delivery_publisher::DeliveryPublisher;
@@ -226,5 +227,11 @@ impl MessageServices<crate::Sqlite> {
         let services = Self::new(crate::Sqlite::open(config).await?, config);
         services.migrate().await?;
         Ok(services)
+    }
+}
+
+impl<S: Store> fmt::Debug for MessageServices<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageServices").field("store", &self.describe()).finish_non_exhaustive()
     }
 }

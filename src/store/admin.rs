@@ -11,6 +11,7 @@ use crate::job::{AttemptError, JobId, JobOptions, NodeId, Payload};
 /// The state of a job. Each state is a table of its own, except `Running`, and on PostgreSQL `Blocked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum JobState {
     /// In `job`, claimable.
     Waiting,

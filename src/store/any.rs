@@ -11,6 +11,7 @@ use crate::{Sqlite, SqliteTransaction};
 /// A store that is chosen at run time, by the URL in the configuration. It suits programs that mostly send and run commands: code that
 /// writes through the transaction has to check which store it is.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum AnyStore {
     /// A PostgreSQL server.
     Postgres(Postgres),
@@ -65,6 +66,7 @@ impl Store for AnyStore {
 /// A transaction of an [`AnyStore`].
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one lives in a context at a time, and the large one is the common one")]
+#[non_exhaustive]
 pub enum AnyTransaction {
     /// A transaction of a PostgreSQL server.
     Postgres(PgTransaction),
@@ -75,6 +77,7 @@ pub enum AnyTransaction {
 
 /// A transaction of an [`AnyStore`] that is lent to a [message service](crate::MessageService).
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum AnyTransactionRef<'t> {
     /// A transaction of a PostgreSQL server.
     Postgres(PgTransactionRef<'t>),

@@ -16,6 +16,7 @@ pub(crate) const FARTHEST: usize = 1000;
 
 /// Rows whose times lie further ahead of the database's clock than they can; of one table and column.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct SkewedRows {
     /// The table and column, such as `rate_log.at`.
     pub what: String,

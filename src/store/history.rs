@@ -74,6 +74,7 @@ impl FromStr for HistoryOutcome {
 
 /// The end of a job or an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct HistoryEntry {
     /// The job's id.
     pub id: JobId,
@@ -174,6 +175,7 @@ impl HistoryFilter {
 
 /// The result of a job's handler.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct JobResult {
     /// The job's id.
     pub id: JobId,

@@ -294,6 +294,7 @@ impl<'a> AuditNote<'a> {
 
 /// An entry of the audit: one action of an operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct AuditEntry {
     /// Its number; higher is later.
     pub id: i64,

@@ -22,6 +22,7 @@ pub struct ProgressUpdate {
 
 /// The progress of a job.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct JobProgress {
     /// Percent done, 0 to 100.
     pub percent: Option<u8>,

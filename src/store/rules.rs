@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 /// What a rule selects jobs by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Scope {
     /// The job's queue.
     Queue,
@@ -75,6 +76,7 @@ pub const EACH: &str = "*";
 
 /// A limit on the starts within any period of a given length, over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Rate {
     /// How many jobs may start; at least 1.
     pub starts: u32,
@@ -103,6 +105,7 @@ impl FromStr for Rate {
 /// Who has the shares of a limited queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ShareBy {
     /// Tenants; jobs without a tenant have one share together.
     Tenant,

@@ -27,6 +27,7 @@ pub(crate) fn reason(error: &dyn Error) -> String {
 
 /// A schedule or a rule that can't be read as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnreadableRow {
     /// Its name; for a rule, after its scope.
     pub name: String,

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
@@ -25,6 +26,12 @@ tokio::task_local! {
 pub struct Inline<S: Store> {
     messages: MessageServices<S>,
     driver: Arc<Driver<S>>,
+}
+
+impl<S: Store> fmt::Debug for Inline<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inline").field("messages", &self.messages).finish_non_exhaustive()
+    }
 }
 
 struct Driver<S: Store>(Mutex<State<S>>);

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,6 +30,16 @@ pub struct Runner<S: Store> {
     family: Arc<Family>,
     depth: usize,
     most: usize,
+}
+
+impl<S: Store> fmt::Debug for Runner<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner")
+            .field("messages", self.messages())
+            .field("depth", &self.depth)
+            .field("most", &self.most)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S: Store> Runner<S> {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 
@@ -99,6 +100,13 @@ pub struct Sent<'a, S: Store> {
     messages: &'a [JobMessage],
     conditions: Vec<(String, Condition<'a>)>,
     store: PhantomData<fn() -> S>,
+}
+
+impl<S: Store> fmt::Debug for Sent<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let conditions: Vec<&str> = self.conditions.iter().map(|(said, _)| said.as_str()).collect();
+        f.debug_struct("Sent").field("messages", &self.messages.len()).field("conditions", &conditions).finish()
+    }
 }
 
 impl<'a, S: Store> Sent<'a, S> {

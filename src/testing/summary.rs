@@ -9,6 +9,7 @@ use crate::store::{JobState, JobSummary, Verdict};
 
 /// One attempt that a [`Runner`](super::Runner) ran.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct JobRun {
     /// The job, as its handler received it.
     pub job: Job,
@@ -87,6 +88,7 @@ impl fmt::Display for JobRun {
 /// What a drain did. Its text form lists all of it.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a drain tells of failures only here: `expect_done` says that there must be none"]
+#[non_exhaustive]
 pub struct Summary {
     /// All attempts, in their order.
     pub ran: Vec<JobRun>,

@@ -165,7 +165,7 @@ pub(crate) async fn unique_jobs_are_compared_before_they_are_encoded<W: World>(d
 }
 
 pub(crate) async fn batches_see_plain_payloads_and_lose_only_what_can_not_be_read<W: World>(db: &W) {
-    let good = db.messages().await.with_codec(Gzip::new().from(1)).with_codec(Seal::new(key("one")));
+    let good = db.messages().await.with_codec(Gzip::new().min_size(1)).with_codec(Seal::new(key("one")));
     let bad = db.messages().await.with_codec(Seal::new(key("other")));
     let plain = db.messages().await;
     let long = "x".repeat(1000);

@@ -34,7 +34,7 @@ async fn refused<W: World>(
     build: impl FnOnce(jobwright::ExecutorBuilder<W::Store>) -> jobwright::ExecutorBuilder<W::Store>,
 ) {
     let messages = db.messages().await;
-    let error = build(CommandExecutor::builder(messages)).start().await.err().expect("it started");
+    let error = build(CommandExecutor::builder(messages)).start().await.expect_err("it started");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     for part in text {
         assert!(error.to_string().contains(part), "{part:?} is not in {error}");
@@ -96,7 +96,7 @@ pub(crate) async fn nothing_to_run_is_refused_unless_it_is_meant<W: World>(db: &
 pub(crate) async fn a_missing_schema_is_said<W: World>(_: &W) {
     let empty = W::create_empty().await.unwrap();
     let messages = MessageServices::new(empty.store(), &empty.config());
-    let error = CommandExecutor::builder(messages).without_handlers().start().await.err().expect("it started");
+    let error = CommandExecutor::builder(messages).without_handlers().start().await.expect_err("it started");
     assert_eq!(error.kind(), ErrorKind::Schema, "{error}");
     assert!(error.to_string().contains("migrate"), "{error}");
 }

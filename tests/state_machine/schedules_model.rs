@@ -193,6 +193,7 @@ impl Model {
             Misfire::Once => (vec![last], false),
             Misfire::Skip if self.tick(last) == now => (vec![last], false),
             Misfire::Skip => (Vec::new(), false),
+            other => return Err(format!("a policy that the model does not know: {other}")),
         };
         let all = if alive && self.plan.overlap == Overlap::Forbid { Vec::new() } else { all };
         let fits = if part { !numbers.is_empty() && all.starts_with(&numbers) } else { numbers == all };

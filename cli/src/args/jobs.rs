@@ -60,7 +60,7 @@ pub(crate) struct ChangeArgs {
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) priority: Option<i16>,
     /// Run no sooner than this long from now, such as `2h`.
-    #[arg(long, value_name = "DURATION", value_parser = jobwright::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = jobwright::job::parse_duration)]
     pub(crate) delay: Option<Duration>,
     /// Run no sooner than this time.
     #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = timestamp)]
@@ -92,7 +92,7 @@ pub(crate) struct RetryArgs {
     #[arg(long)]
     pub(crate) limit: Option<u64>,
     /// Spread the retries over this time, such as `10m`.
-    #[arg(long, value_name = "DURATION", value_parser = jobwright::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = jobwright::job::parse_duration)]
     pub(crate) spread: Option<Duration>,
 }
 
@@ -194,7 +194,7 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
     }
-    let ago = jobwright::parse_duration(text).map_err(|_| {
+    let ago = jobwright::job::parse_duration(text).map_err(|_| {
         "it is neither a moment such as 2026-03-29T12:00:00Z nor a duration such as 2h, which means that long ago"
             .to_owned()
     })?;

@@ -47,7 +47,7 @@ pub(crate) struct SendArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SendOptions {
     /// The queue in which it waits.
-    #[arg(long, default_value = jobwright::DEFAULT_QUEUE)]
+    #[arg(long, default_value = jobwright::job::DEFAULT_QUEUE)]
     pub(crate) queue: String,
     /// Higher runs first, -32767 to 32767.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
@@ -59,7 +59,7 @@ pub(crate) struct SendOptions {
     #[arg(long, value_parser = timestamp)]
     pub(crate) at: Option<Timestamp>,
     /// Attempts before it becomes a dead letter.
-    #[arg(long, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]
+    #[arg(long, default_value_t = jobwright::job::DEFAULT_MAX_ATTEMPTS)]
     pub(crate) max_attempts: u32,
     /// A header: a string beside the payload (repeatable).
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
@@ -102,5 +102,5 @@ pub(super) fn header(text: &str) -> Result<(String, String), String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    jobwright::parse_duration(text)
+    jobwright::job::parse_duration(text)
 }

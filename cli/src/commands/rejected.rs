@@ -24,7 +24,7 @@ pub(super) async fn run(settings: &Settings, command: &RejectedCommand) -> Resul
 async fn list(settings: &Settings, args: &RejectedListArgs) -> Result<(), Failure> {
     let broker = connect(settings).await?;
     let mut found = Vec::new();
-    for queue in RejectedQueue::ALL {
+    for &queue in RejectedQueue::ALL {
         if args.of.is_some_and(|of| RejectedQueue::from(of) != queue) {
             continue;
         }

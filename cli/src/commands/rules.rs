@@ -82,6 +82,7 @@ pub(super) fn text(rule: &Rule) -> String {
         let by = match shares.by {
             ShareBy::Tenant => "tenant",
             ShareBy::Kind => "kind",
+            _ => "something that this program does not know",
         };
         let weights =
             shares.weights.iter().map(|(name, weight)| format!(" {name}={weight}")).collect::<Vec<_>>().concat();

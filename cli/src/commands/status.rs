@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
+use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
 use jobwright::store::{NodeStatus, QueueStatus, StatusReport};
-use jobwright::{AnyStore, BrokerMode, EVENT_QUEUE, ExternalQueue, MessageServices, REPLY_QUEUE};
+use jobwright::{AnyStore, BrokerMode, ExternalQueue, MessageServices};
 use serde::Serialize;
 
 use super::mode::Mode;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use jobwright::RetryPolicy;
 use jobwright::config::parse_span;
-use jobwright::{RetryPolicy, parse_duration};
+use jobwright::job::parse_duration;
 use toml::Value as Toml;
 
 /// The type of a key.

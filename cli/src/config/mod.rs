@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jobwright::codec::Seal;
-use jobwright::{BrokerConfig, Config, DEFAULT_QUEUE, DatabaseConfig, ExecutorConfig, ExternalQueue, Secret};
+use jobwright::job::DEFAULT_QUEUE;
+use jobwright::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, ExternalQueue, Secret};
 
 use self::handler::Draft;
 pub(crate) use self::handler::{Action, Handler};

@@ -178,6 +178,7 @@ impl Stage {
                 transaction.query_one(&sql, &[]).await.and_then(|row| row.try_get(0)).map_err(|e| refused(&e))?
             }
             AnyTransaction::Sqlite(transaction) => transaction.query_row(sql, [], |row| row.get(0)).await?,
+            _ => return Err(unknown_database()),
         };
         context.rollback().await?;
         Ok(number.unsigned_abs())
@@ -194,6 +195,7 @@ impl Stage {
             AnyTransaction::Sqlite(transaction) => {
                 transaction.query_row(sql, [id.to_owned()], |row| row.get(0)).await?
             }
+            _ => return Err(unknown_database()),
         };
         context.rollback().await?;
         Ok(node)
@@ -205,6 +207,10 @@ impl Stage {
         let empty = || QueueStatus { queue: name.to_owned(), ..QueueStatus::default() };
         Ok(status.queues.into_iter().find(|queue| queue.queue == name).unwrap_or_else(empty))
     }
+}
+
+fn unknown_database() -> Failure {
+    Failure::Failed("the demo has statements for PostgreSQL and SQLite only".to_owned())
 }
 
 /// Executes a statement, prepared once per connection.
@@ -230,6 +236,7 @@ pub(super) async fn execute<const N: usize>(
             });
             Ok(rows.await? as u64)
         }
+        _ => Err(unknown_database()),
     }
 }
 

@@ -13,7 +13,8 @@ pub(crate) use self::output::Output;
 pub(crate) use self::stopping::Stopping;
 pub(crate) use self::url::{Webhook, check_url};
 
-use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, TRACEPARENT, TRACESTATE};
+use jobwright::job::{TRACEPARENT, TRACESTATE};
+use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload};
 
 type Ended = Result<Outcome, JobError>;
 

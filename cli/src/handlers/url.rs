@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, REPLY_TO, Secret};
+use jobwright::job::REPLY_TO;
+use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, Secret};
 use ureq::http::{HeaderValue, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};

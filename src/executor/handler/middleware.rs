@@ -1,5 +1,6 @@
 //! Middleware that runs around handlers.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -44,6 +45,12 @@ pub struct Next<'a> {
     job: &'a Job,
     rest: &'a [Arc<dyn Layer>],
     handler: BoxFuture<'a, HandlerResult>,
+}
+
+impl fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("job", &self.job.id).field("layers", &self.rest.len()).finish_non_exhaustive()
+    }
 }
 
 impl Next<'_> {

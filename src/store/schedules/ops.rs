@@ -33,6 +33,7 @@ pub enum PutOutcome {
 
 /// The result of a put.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Put {
     /// What the put did.
     pub outcome: PutOutcome,
@@ -57,6 +58,7 @@ pub struct Fired {
 
 /// The result of a backfill, or of a dry run of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Backfilled {
     /// How many occurrences there are in that time.
     pub occurrences: u64,

@@ -85,7 +85,8 @@ fn places(past: &Past) -> Places<'_> {
                 Scope::Kind => Some(&about.kind),
                 Scope::Tenant => about.tenant.as_ref(),
                 Scope::Key => about.key.as_ref(),
-                Scope::Group => None,
+                // Groups are above, and nothing else has a limit here.
+                _ => None,
             };
             let Some(subject) = subject else { continue };
             // A rule of its own replaces the one for each.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
 use jobwright::store::{JobFilter, JobState, Page, TimeRange};
-use jobwright::{EVENT_QUEUE, REPLY_QUEUE};
 
 use super::Finding;
 use super::database::Messages;

@@ -141,7 +141,7 @@ async fn ask(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)]) -> 
             };
             transaction.query(sql, values).await.map_err(said)?
         }
-        AnyTransaction::Sqlite(_) => Vec::new(),
+        _ => Vec::new(),
     };
     context.rollback().await.map_err(|error| error.to_string())?;
     Ok(rows)

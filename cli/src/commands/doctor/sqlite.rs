@@ -28,7 +28,7 @@ async fn version(messages: &Messages) -> jobwright::Result<String> {
         AnyTransaction::Sqlite(transaction) => {
             transaction.query_row("select sqlite_version()".to_owned(), [], |row| row.get(0)).await?
         }
-        AnyTransaction::Postgres(_) => String::new(),
+        _ => String::new(),
     };
     context.rollback().await?;
     Ok(version)
