@@ -140,6 +140,24 @@ fn every_key_of_the_library_can_be_set() {
     }
 }
 
+/// docs/stability.md promises the keys of that table.
+#[test]
+fn every_key_is_documented() {
+    let document = include_str!("../../../docs/operations.md");
+    let table = document.split_once("| key | default | range | meaning |").unwrap().1.split_once("\n\n").unwrap().0;
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    // Placeholders for names are in capitals.
+    let plain =
+        |key: &str| key.split('.').filter(|part| !part.contains(char::is_uppercase)).collect::<Vec<_>>().join(".");
+    let mut documented: Vec<String> = rows.map(|(key, _)| plain(key)).collect();
+    let keys =
+        SECTIONS.iter().flat_map(|section| section.keys.iter().map(|(key, _)| format!("{}.{key}", section.name)));
+    let mut ours: Vec<String> = keys.collect();
+    documented.sort_unstable();
+    ours.sort_unstable();
+    assert_eq!(documented, ours);
+}
+
 #[test]
 fn users_of_the_broker_are_bound_by_rules_that_make_sense() {
     let rules = |file: &str| load(file, &[], None).unwrap().broker.submit_rules;
