@@ -6,6 +6,7 @@ use crate::report::Report;
 use crate::run::{self, Result};
 use crate::test;
 use crate::{api, counts, ha, matrix, model, rooms};
+use crate::{api, counts, ha, matrix, model, msrv};
 
 pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();
@@ -32,6 +33,7 @@ fn steps(report: &mut Report) -> Option<()> {
         })
         .then_some(())?;
     report.step("public API", || api::run(false)).then_some(())?;
+    msrv::step(report)?;
     // Before the tests: it needs no server, and a flaw that it finds need not be found by a test.
     report.step("model", || model::run(&model::Options::default())).then_some(())?;
     test::steps(&test::Options { tolerant: true, ..test::Options::default() }, report);

@@ -11,6 +11,7 @@ mod fuzz;
 mod ha;
 mod matrix;
 mod model;
+mod msrv;
 mod mutants;
 mod report;
 mod rooms;
@@ -39,8 +40,11 @@ Commands:
   rooms [--edges [PREFIX]]
                     which file of src/ may import from which, as xtask/rooms.txt says; fails on a circle between files. --edges
                     prints the imports of the files that begin with PREFIX instead
+  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `api`, `msrv`,
+                    `test`, `model`, `matrix --short`, `ha --short`, `counts`
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
                     --write records it there
+  msrv              compiles the library and the program with the oldest Rust that they promise: `rust-version` in Cargo.toml
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
   matrix [--short] [VERSION...]
@@ -73,7 +77,7 @@ installing Debian's packages (as root, or with sudo that asks for no password).
 Environment:
   DATABASE_URL, AMQP_URL         the servers to use; it is an error if one is set and does not answer
   JOBWRIGHT_SERVICES_PRIVATE=1   start private servers, whatever is set in the environment or runs already
-  JOBWRIGHT_CI_INSTALL=1         let `ci` install cargo-deny when it is missing
+  JOBWRIGHT_CI_INSTALL=1         let `ci` install cargo-deny and the oldest Rust when they are missing
 ";
 
 fn main() -> ExitCode {
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Ok(Command::Ci) => ci::run(),
         Ok(Command::Rooms { edges }) => rooms::run(edges.as_deref()),
         Ok(Command::Api { write }) => api::run(write),
+        Ok(Command::Msrv) => msrv::run(),
         Ok(Command::Counts { write }) => counts::run(write),
         Ok(Command::Matrix(options)) => matrix::run(&options),
         Ok(Command::Model(options)) => model::run(&options),
@@ -122,6 +127,7 @@ enum Command {
     Ci,
     Rooms { edges: Option<String> },
     Api { write: bool },
+    Msrv,
     Counts { write: bool },
     Matrix(matrix::Options),
     Model(model::Options),
@@ -150,6 +156,8 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["api"] => Ok(Command::Api { write: false }),
         ["api", "--write"] => Ok(Command::Api { write: true }),
         ["api", ..] => Err("api takes --write or nothing".to_owned()),
+        ["msrv"] => Ok(Command::Msrv),
+        ["msrv", ..] => Err("msrv takes no arguments".to_owned()),
         ["counts"] => Ok(Command::Counts { write: false }),
         ["counts", "--write"] => Ok(Command::Counts { write: true }),
         ["counts", ..] => Err("counts takes --write or nothing".to_owned()),
@@ -204,6 +212,7 @@ mod tests {
             &["ci", "fast"],
             &["rooms", "x"],
             &["api", "--check"],
+            &["msrv", "1.80"],
             &["counts", "x"],
             &["matrix", "12"],
             &["model", "--shallow"],

@@ -177,15 +177,17 @@ impl<S: Store> Deliveries<S> {
             }
             let BufferedRow { row, .. } = waiting;
             let fence = row.fence;
-            match self.node.registry.get(&row.kind).map(|kind| kind.slots.as_ref()) {
-                Some(None) => fences.push(fence),
-                Some(Some(limited)) if let Ok(slot) = limited.clone().try_acquire_owned() => {
-                    kind_slots.insert(fence.id, slot);
-                    fences.push(fence);
-                }
+            let free = self.node.registry.get(&row.kind).and_then(|kind| match &kind.slots {
+                None => Some(None),
+                Some(limited) => limited.clone().try_acquire_owned().ok().map(Some),
+            });
+            let Some(slot) = free else {
                 // Another node may run it, or this one once the kind has a free slot.
-                _ => others.push(fence.id),
-            }
+                others.push(fence.id);
+                continue;
+            };
+            kind_slots.extend(slot.map(|slot| (fence.id, slot)));
+            fences.push(fence);
         }
         let claimed = self.claim_rows(&fences).await;
         // Acked in any case: each row is owned now, waits in the table, or is gone.

@@ -147,8 +147,8 @@ impl DeliveryBuffer {
             }
             over.tags.extend(waiting.last);
         }
-        while let Some((_, tag)) = self.given_back.pop_front_if(|(until, _)| *until <= now) {
-            over.tags.push(tag);
+        while self.given_back.front().is_some_and(|(until, _)| *until <= now) {
+            over.tags.extend(self.given_back.pop_front().map(|(_, tag)| tag));
         }
         if self.again <= now {
             self.again = now + STALLED;
