@@ -40,6 +40,8 @@ fn steps(report: &mut Report) -> Option<()> {
     // The newest, in addition to Debian's, on which all tests have just run. `cargo xtask matrix` runs the others.
     matrix::steps(&matrix::Options { short: true, ..matrix::Options::default() }, report);
     ha::steps(&ha::Options::short(), report);
+    // As a program gets the library: with the files that are in the package, and without our patch of a dependency.
+    cargo(report, &["package", "--package", "jobwright", "--all-features", "--locked", "--allow-dirty"]);
     // After the tests: counts mean nothing while tests fail.
     report.step("counts", || counts::run(false));
     report.all_ok().then_some(())

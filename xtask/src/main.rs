@@ -41,7 +41,7 @@ Commands:
                     which file of src/ may import from which, as xtask/rooms.txt says; fails on a circle between files. --edges
                     prints the imports of the files that begin with PREFIX instead
   ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `api`, `msrv`,
-                    `test`, `model`, `matrix --short`, `ha --short`, `counts`
+                    `test`, `model`, `matrix --short`, `ha --short`, the package of the library, `counts`
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
                     --write records it there
   msrv              compiles the library and the program with the oldest Rust that they promise: `rust-version` in Cargo.toml
