@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use std::fmt;
 
 use super::{MessageServices, WakeUp};
 use crate::codec::Codecs;
@@ -43,12 +42,6 @@ impl std::fmt::Debug for ScheduleService {
             .field("store", &self.store.describe())
             .field("by", &self.by)
             .finish_non_exhaustive()
-    }
-}
-
-impl<S: Store> fmt::Debug for ScheduleService<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleService").field("messages", self.messages).field("by", &self.by).finish()
     }
 }
 
@@ -193,7 +186,9 @@ impl ScheduleService {
             // Not "less than a page": unreadable rows are left out of a page.
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.spec.name.clone());
-            page.into_iter().for_each(|schedule| take(now, schedule));
+            for schedule in page {
+                take(now, schedule);
+            }
         }
     }
 

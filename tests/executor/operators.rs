@@ -96,7 +96,7 @@ pub(crate) async fn some_jobs_are_retried<W: World>(db: &W) {
     }
     let admin = messages.admin();
     let some = RetryOptions::default().limit(2);
-    assert_eq!(admin.retry_with(&JobFilter::default(), &some.clone().dry_run(true)).await.unwrap().total(), 2);
+    assert_eq!(admin.retry_with(&JobFilter::default(), &some.dry_run(true)).await.unwrap().total(), 2);
     assert_eq!(db.jobs().count(JobState::Timer).await, 3);
     assert_eq!(admin.retry_with(&JobFilter::default(), &some).await.unwrap().total(), 2);
     assert_eq!(db.jobs().count(JobState::Waiting).await, 2);

@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::test;
-use crate::{api, counts, ha, matrix, model, rooms};
-use crate::{api, counts, ha, matrix, model, msrv};
+use crate::{api, counts, ha, matrix, model, msrv, rooms};
 
 pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();

@@ -35,13 +35,11 @@ Commands:
   test [--embedded-only] [-- ARGS...]
                     all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest,
                     which is installed where it is missing or too old. --embedded-only needs no servers
-  ci                everything a change has to pass: format, `rooms`, clippy, cargo-deny, rustdoc, `api`, `test`,
-                    `model`, `matrix --short`, `ha --short`, `counts`
+  ci                everything a change has to pass: format, `rooms`, clippy, cargo-deny, rustdoc, `api`, `msrv`,
+                    `test`, `model`, `matrix --short`, `ha --short`, the package of the library, `counts`
   rooms [--edges [PREFIX]]
                     which file of src/ may import from which, as xtask/rooms.txt says; fails on a circle between files. --edges
                     prints the imports of the files that begin with PREFIX instead
-  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `api`, `msrv`,
-                    `test`, `model`, `matrix --short`, `ha --short`, the package of the library, `counts`
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
                     --write records it there
   msrv              compiles the library and the program with the oldest Rust that they promise: `rust-version` in Cargo.toml
