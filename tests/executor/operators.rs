@@ -48,7 +48,8 @@ pub(crate) async fn a_dry_run_changes_nothing<W: World>(db: &W) {
     let messages = db.messages().await;
     let dry = messages.admin().by("ann").dry_run();
     let id = messages.send(note().delay(Duration::from_secs(3600))).await.unwrap();
-    messages.schedules().put(hourly("kept")).await.unwrap();
+    let on_the_hour = Schedule::new("0 * * * *").unwrap();
+    messages.schedules().put(NewSchedule::new("kept", on_the_hour, NewJob::json("note", &1))).await.unwrap();
     let rule = Rule::new(Scope::Queue, "default").running(5);
     let node = db.jobs().node().await;
 
@@ -82,7 +83,7 @@ pub(crate) async fn a_rule_is_put_whole<W: World>(db: &W) {
     admin.put_rule(&rule(5).paused(true)).await.unwrap();
     admin.put_rule(&rule(7)).await.unwrap();
     assert_eq!(admin.rules().await.unwrap(), [rule(7)]);
-    assert_eq!(admin.put_rule(&rule(0)).await.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(admin.put_rule(&rule(9).depth(1)).await.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(admin.rule(Scope::Kind, "mail").await.unwrap(), rule(7));
     admin.put_rule(&Rule::new(Scope::Kind, "mail")).await.unwrap();
     assert_eq!(admin.rules().await.unwrap(), []);
