@@ -1,4 +1,3 @@
-use crate::executor::handler::single::Single;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,17 +9,16 @@ use tokio::sync::Semaphore;
 
 use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
-use crate::executor::Classifier;
 use crate::executor::handler::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan};
 use crate::executor::handler::middleware::{Layer, Middleware};
 use crate::executor::handler::registry::{
     BlockingHandler, CommandHandler, ContextHandler, Handler, JobHandler, Kind, Registry, States,
 };
+use crate::executor::handler::single::Single;
 use crate::executor::outcome::failure_policy::FailurePolicy;
 use crate::executor::session::settings::Settings;
-use crate::executor::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
-use crate::job::HandlerResult;
-use crate::job::{DEFAULT_QUEUE, Job, JobError, RetryAdvice, RetryPolicy};
+use crate::executor::{Classifier, Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
+use crate::job::{DEFAULT_QUEUE, HandlerResult, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
 use crate::store::postgres::Postgres;
 use crate::store::{NodeInfo, Store};

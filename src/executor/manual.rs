@@ -1,7 +1,5 @@
 //! A node that works on request, one step at a time: no tasks, no heartbeat, no monitor. It is for the test kit. The code that runs jobs
 //! and records their outcomes is the ordinary one.
-
-use crate::executor::node::gathering::Member;
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,6 +13,7 @@ use crate::executor::ExecutorBuilder;
 use crate::executor::handler::job_context::Engine;
 use crate::executor::handler::registry::{Attempt, Kind};
 use crate::executor::node::cancellations::{CancelSignal, Cancellations};
+use crate::executor::node::gathering::Member;
 use crate::executor::node::slots::Slots;
 use crate::executor::outcome::completer::{Completer, Completion};
 use crate::executor::run::batch;
@@ -22,8 +21,7 @@ use crate::executor::run::gather::size;
 use crate::executor::run::worker::{self, AttemptEnd};
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
-use crate::job::HandlerResult;
-use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
+use crate::job::{Fence, HandlerResult, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{MessageService, MessageServices};
 use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
 

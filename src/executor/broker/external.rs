@@ -1,16 +1,14 @@
 //! Jobs for external workers, handed out from the table while the broker's queue has capacity.
-
-use crate::executor::ExternalQueue;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Reconnect;
-use crate::backoff::jitter;
+use crate::backoff::{Reconnect, jitter};
 use crate::broker::{Broker, Outgoing, QueueRole, wire};
 use crate::error::{Error, Result, warn_of};
+use crate::executor::ExternalQueue;
 use crate::executor::broker::batch_sizer::BatchSizer;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, UNANSWERED, pause};
 use crate::executor::broker::mode::up;

@@ -1,15 +1,11 @@
 //! Events and replies: rows that are published as they are, and removed once the broker has confirmed them.
-
-use crate::executor::broker::relay_outcome::RelayOutcome;
-use crate::executor::broker::relay_outcome::record;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::backoff::Reconnect;
-use crate::backoff::jitter;
+use crate::backoff::{Reconnect, jitter};
 use crate::broker::{Broker, Outgoing, QueueRole, Reply, wire};
 use crate::error::{Result, warn_of};
 use crate::executor::broker::batch_sizer::BatchSizer;
@@ -17,6 +13,7 @@ use crate::executor::broker::bisect::prefetch;
 use crate::executor::broker::direct;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row};
 use crate::executor::broker::mode::up;
+use crate::executor::broker::relay_outcome::{RelayOutcome, record};
 use crate::executor::session::node_session::NodeSession;
 use crate::job::{Job, REPLY_QUEUE};
 use crate::store::{ClaimRequest, ScanRange, Store};

@@ -1,8 +1,6 @@
 //! Claims jobs for the free slots of a queue, and starts them.
 
 mod group;
-
-use crate::executor::run::start::start;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,14 +8,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use self::group::{Group, groups};
-use crate::backoff::Reconnect;
-use crate::backoff::jitter;
+use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::dispatch::scan::ScanPlan;
 use crate::executor::handler::registry::Kind;
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
+use crate::executor::run::start::start;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::Job;
 use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};

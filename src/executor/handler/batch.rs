@@ -17,8 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::HandlerResult;
-use crate::job::{IntoJob, Job, JobError, JobId, JobMessage, Outcome};
+use crate::job::{HandlerResult, IntoJob, Job, JobError, JobId, JobMessage, Outcome};
 use crate::store::{Postgres, Store};
 
 /// The largest size of a batch.

@@ -3,8 +3,7 @@ use std::fmt;
 use crate::context::Context;
 use crate::error::Result;
 use crate::executor::node::cancellations::CancelSignal;
-use crate::job::NodeId;
-use crate::job::{IntoJob, Job, JobId, JobMessage, Payload, TraceContext};
+use crate::job::{IntoJob, Job, JobId, JobMessage, NodeId, Payload, TraceContext};
 use crate::message::MessageServices;
 use crate::store::{Postgres, Store};
 

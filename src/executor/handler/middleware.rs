@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::job::HandlerResult;
-use crate::job::{Job, JobError, Outcome};
+use crate::job::{HandlerResult, Job, JobError, Outcome};
 
 /// Code that runs around every attempt of every job of an executor: a log, a metric, a check, or a change of the attempt's result. See
 /// [`ExecutorBuilder::middleware`](crate::ExecutorBuilder::middleware).

@@ -7,8 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::task::Poll;
 
-use crate::job::HandlerResult;
-use crate::job::JobError;
+use crate::job::{HandlerResult, JobError};
 use crate::panic::text;
 
 thread_local! {

@@ -15,12 +15,11 @@ use crate::error::{Error, Result};
 use crate::executor::handler::batch::BatchPlan;
 use crate::executor::handler::job_context::Engine;
 use crate::executor::handler::middleware::Layer;
-use crate::executor::handler::panic::catching;
+use crate::executor::handler::panic::{catching, catching_blocking};
 use crate::executor::node::cancellations::CancelSignal;
 use crate::executor::node::slots::Slots;
 use crate::executor::{Command, JobContext, KindOptions};
-use crate::job::HandlerResult;
-use crate::job::{Job, JobError};
+use crate::job::{HandlerResult, Job, JobError};
 use crate::store::Store;
 
 /// What a handler gets to run one attempt.
@@ -143,7 +142,7 @@ where
         let run = move || {
             // A thread that outlives its timeout still occupies the node: its slot becomes free when it really ends.
             let (_slots, _thread) = (slots, thread);
-            crate::executor::handler::panic::catching_blocking(|| handler(&job))
+            catching_blocking(|| handler(&job))
         };
         Box::pin(async move {
             match tokio::task::spawn_blocking(run).await {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Reconnect;
-use crate::backoff::jitter;
+use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::maintenance::look_ahead::FALLBACK_POLLS;
 use crate::message::WakeUp;

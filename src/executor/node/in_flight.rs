@@ -6,8 +6,7 @@ use tokio::sync::{Notify, RwLock};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Reconnect;
-use crate::backoff::jitter;
+use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::node::ended_handlers::EndedHandlers;
 use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};

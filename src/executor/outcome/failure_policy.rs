@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::Classifier;
-use crate::executor::KindOptions;
 use crate::executor::handler::panic::catching;
+use crate::executor::{Classifier, KindOptions};
 use crate::job::{Job, JobError, RetryAdvice, RetryPolicy};
 
 /// The pause before a handler that lost a conflict is run again. Each further pause is twice as long.

@@ -17,8 +17,7 @@ use crate::executor::node::stats::add;
 use crate::executor::outcome::completer::Completion;
 use crate::executor::run::worker::{abandon, completion, discard, failure, job_span};
 use crate::executor::session::node_session::NodeSession;
-use crate::job::HandlerResult;
-use crate::job::{Fence, Job, JobError, Outcome};
+use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
 use crate::store::{Settlement, Store, Verdict};
 
 /// How one job of a batch ended.

@@ -1,11 +1,10 @@
 //! Lets claimed jobs wait for others of their kind and queue.
-
-use crate::executor::node::gathering::Added;
-use crate::executor::node::gathering::Member;
 use std::sync::Arc;
 
 use crate::executor::handler::batch::BatchPlan;
 use crate::executor::handler::registry::Kind;
+use crate::executor::node::gathering::{Added, Member};
+use crate::executor::run::batch;
 use crate::executor::session::node_session::NodeSession;
 use crate::store::Store;
 
@@ -41,6 +40,6 @@ pub(crate) fn gather<S: Store>(
                 Err(_) => return,
             },
         };
-        crate::executor::run::batch::run(node, kind, plan, members).await;
+        batch::run(node, kind, plan, members).await;
     });
 }

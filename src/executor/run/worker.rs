@@ -21,8 +21,7 @@ use crate::executor::outcome::failure_policy::{RetryDecision, pause};
 use crate::executor::outcome::group_run::GroupRun;
 use crate::executor::session::group_run::group_run;
 use crate::executor::session::node_session::NodeSession;
-use crate::job::HandlerResult;
-use crate::job::{Fence, Job, JobError, Outcome, TraceContext};
+use crate::job::{Fence, HandlerResult, Job, JobError, Outcome, TraceContext};
 use crate::store::{Removed, Settlement, Store, Verdict};
 
 /// How a handler's run ended.

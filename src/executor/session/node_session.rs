@@ -1,6 +1,4 @@
 //! The state of one node session.
-
-use crate::executor::handler::external_queue::outbound;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -11,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::error::{Error, ErrorKind};
+use crate::executor::handler::external_queue::outbound;
 use crate::executor::handler::registry::Registry;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::gathering::Gathering;

@@ -6,8 +6,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::node::cancellations::Cancellations;
-use crate::executor::node::cancellations::LET_GO;
+use crate::executor::node::cancellations::{Cancellations, LET_GO};
 
 /// Why a node session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

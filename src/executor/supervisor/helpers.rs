@@ -4,9 +4,6 @@
 //! an executor without its lock monitor or a dispatcher looks healthy and does half of its work. A helper is restarted, all others go on,
 //! and everything is checked once, because the helper may have taken a signal without acting on it. A task that may have claimed jobs
 //! without starting them can't be restarted. Then the node ends, releases what it owns, and registers again.
-
-use crate::executor::handler::external_queue::outbound;
-use crate::executor::session::tasks::again;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,18 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::executor::broker;
-use crate::executor::maintenance::admission;
-use crate::executor::maintenance::clock;
-use crate::executor::maintenance::expiry;
-use crate::executor::maintenance::listener;
-use crate::executor::maintenance::look_ahead;
-use crate::executor::maintenance::monitor;
-use crate::executor::maintenance::pruner;
-use crate::executor::maintenance::scheduler;
-use crate::executor::maintenance::timers;
-use crate::executor::maintenance::usage_reporter;
+use crate::executor::handler::external_queue::outbound;
+use crate::executor::maintenance::{
+    admission, clock, expiry, listener, look_ahead, monitor, pruner, scheduler, timers, usage_reporter,
+};
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
+use crate::executor::session::tasks::again;
 use crate::message::local::LocalExecutor;
 use crate::store::{Hint, Store};
 

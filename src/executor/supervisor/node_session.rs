@@ -1,7 +1,4 @@
 //! One session of an executor under one node id: from registration until it stops or loses its lease.
-
-use crate::executor::handler::registry::chainable_kinds;
-use crate::executor::session::node_session::NodeSession;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,9 +8,11 @@ use tokio_util::task::TaskTracker;
 use crate::error::Result;
 use crate::executor::broker;
 use crate::executor::dispatch::dispatcher::Dispatcher;
+use crate::executor::handler::registry::chainable_kinds;
 use crate::executor::node::cancellations::LET_GO;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::outcome::completer::Completer;
+use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
 use crate::executor::supervisor::drain::{Drain, SessionEnd};
 use crate::executor::supervisor::heartbeat::Heartbeat;
@@ -27,7 +26,7 @@ impl<S: Store> NodeSession<S> {
     /// Runs a registered node until `stop` is cancelled or its lease is lost. `started` gets the node's jobs in flight.
     ///
     /// # Errors
-    /// [`Replaced`](ErrorKind::Replaced): the database is gone, so no other session can go on either.
+    /// [`Replaced`](crate::ErrorKind::Replaced): the database is gone, so no other session can go on either.
     pub(crate) async fn run(
         settings: &Settings<S>,
         (id, since): (NodeId, Instant),

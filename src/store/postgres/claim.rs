@@ -7,12 +7,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::counting;
 use super::range::Ranges;
 use super::shared_cursor::{CursorRegister, usable};
 use super::types::{has_key, holding, holds, keyed, tid};
 use super::unreadable::{Found, clear_away, settle_all, sort_out};
-use super::{Shared, rows};
+use super::{Shared, counting, rows};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::{ClaimRequest, Claimed, Settlement, Verdict};
