@@ -13,7 +13,7 @@ fn a_role_of_the_store_has_at_most_eight_methods() {
         let methods = role.lines().take_while(|line| *line != "}");
         let methods = methods.filter(|line| line.starts_with("    fn ") || line.starts_with("    async fn ")).count();
         assert!(methods <= 8, "{} has {methods} methods", file.display());
-        assert!(!role.contains("pub trait ") || methods == 0, "{} has two roles", file.display());
+        assert!(!role.contains("pub trait "), "{} has two roles", file.display());
         roles += usize::from(methods > 0);
     }
     assert_eq!(roles, 16);
@@ -45,7 +45,7 @@ fn nothing_that_people_read_names_the_engine() {
         // A chart or another file that is no text.
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for word in ["store::engine", "{engine", ".engine()", "JobStore", "messages.jobs()"] {
+        for word in ["store::engine", "{engine", ", engine", ".engine()", "JobStore", "messages.jobs()"] {
             assert!(!code.contains(word), "{} names {word}", file.display());
         }
     }

@@ -1,5 +1,6 @@
 //! A node that works on request, one step at a time: no tasks, no heartbeat, no monitor. It is for the test kit. The code that runs jobs
 //! and records their outcomes is the ordinary one.
+
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

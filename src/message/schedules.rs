@@ -13,7 +13,7 @@ use crate::store::schedules::{self, Backfilled, Put, ScheduleInfo, ScheduleQuery
 use crate::store::{Hint, OperatorOptions, Schedules, Store};
 
 /// Most schedules on one page.
-const PAGE: usize = 100;
+const PAGE: usize = 1000;
 
 /// The repeating jobs of a store. See [`MessageServices::schedules`].
 ///

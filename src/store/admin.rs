@@ -31,8 +31,8 @@ pub enum JobState {
 
 impl JobState {
     /// All states, in the order of a job's life.
-    pub const ALL: [Self; 7] =
-        [Self::Waiting, Self::Blocked, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
+    pub const ALL: &'static [Self] =
+        &[Self::Waiting, Self::Blocked, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
 
     /// Returns the word used in output and filters.
     pub const fn as_str(self) -> &'static str {
@@ -58,8 +58,8 @@ impl FromStr for JobState {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
-            let all = Self::ALL.map(Self::as_str).join(", ");
+        Self::ALL.iter().copied().find(|state| state.as_str() == text).ok_or_else(|| {
+            let all = Self::ALL.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ");
             Error::invalid(format!("{text:?} is not a job state; use one of {all}"))
         })
     }

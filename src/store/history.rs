@@ -33,8 +33,8 @@ pub enum HistoryOutcome {
 
 impl HistoryOutcome {
     /// All outcomes.
-    pub const ALL: [Self; 7] =
-        [Self::Done, Self::Failed, Self::Lost, Self::Dead, Self::Expired, Self::Cancelled, Self::Deleted];
+    pub const ALL: &'static [Self] =
+        &[Self::Done, Self::Failed, Self::Lost, Self::Dead, Self::Expired, Self::Cancelled, Self::Deleted];
 
     /// Returns the word used in output and filters.
     pub const fn as_str(self) -> &'static str {
@@ -65,8 +65,8 @@ impl FromStr for HistoryOutcome {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL.into_iter().find(|ending| ending.as_str() == text).ok_or_else(|| {
-            let all = Self::ALL.map(Self::as_str).join(", ");
+        Self::ALL.iter().copied().find(|ending| ending.as_str() == text).ok_or_else(|| {
+            let all = Self::ALL.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ");
             Error::invalid(format!("{text:?} is not an end of a job; use one of {all}"))
         })
     }

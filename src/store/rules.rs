@@ -29,7 +29,7 @@ pub enum Scope {
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 5] = [Self::Queue, Self::Kind, Self::Tenant, Self::Key, Self::Group];
+    pub const ALL: &'static [Self] = &[Self::Queue, Self::Kind, Self::Tenant, Self::Key, Self::Group];
 
     /// Returns the word used in output and commands.
     pub const fn as_str(self) -> &'static str {
@@ -64,8 +64,8 @@ impl FromStr for Scope {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| {
-            let all = Self::ALL.map(Self::as_str).join(", ");
+        Self::ALL.iter().copied().find(|scope| scope.as_str() == text).ok_or_else(|| {
+            let all = Self::ALL.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ");
             Error::invalid(format!("{text:?} is not the scope of a rule; use one of {all}"))
         })
     }

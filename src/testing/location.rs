@@ -1,11 +1,14 @@
 //! Where a test's database is, and its removal.
 
+#[cfg(feature = "sqlite")]
 use std::path::PathBuf;
 
 use tokio::sync::OnceCell;
 
 use crate::config::{DatabaseConfig, Secret};
-use crate::error::{Error, Result};
+#[cfg(feature = "sqlite")]
+use crate::error::Error;
+use crate::error::Result;
 use crate::job::JobId;
 use crate::store::postgres::testing::execute;
 
@@ -17,7 +20,11 @@ fn unique() -> String {
 
 /// The location of a test's database. Dropping it removes everything of the test.
 pub(super) enum TestLocation {
-    Schema { server: DatabaseConfig, name: String },
+    Schema {
+        server: DatabaseConfig,
+        name: String,
+    },
+    #[cfg(feature = "sqlite")]
     Directory(PathBuf),
 }
 
@@ -40,6 +47,7 @@ impl TestLocation {
     }
 
     /// A directory, because SQLite keeps files beside the file.
+    #[cfg(feature = "sqlite")]
     pub(super) fn directory() -> Result<(Self, DatabaseConfig)> {
         let directory = std::env::temp_dir().join(unique());
         std::fs::create_dir(&directory).map_err(|error| {
@@ -86,6 +94,7 @@ async fn remove(server: &DatabaseConfig, schema: &str) -> Result<()> {
 impl Drop for TestLocation {
     fn drop(&mut self) {
         match self {
+            #[cfg(feature = "sqlite")]
             Self::Directory(directory) => {
                 if let Err(error) = std::fs::remove_dir_all(&*directory) {
                     tracing::warn!(%error, directory = %directory.display(), "a test's database was left behind");

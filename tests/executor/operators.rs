@@ -141,6 +141,6 @@ pub(crate) async fn a_schedule_from_a_clock_that_was_ahead_is_told<W: World>(db:
 pub(crate) async fn whether_the_database_is_down_is_known<W: World>(db: &W) {
     let messages = db.messages().await;
     messages.admin().status().await.unwrap();
-    let known = messages.admin().describe().starts_with("sqlite:");
-    assert_eq!(messages.database_is_down(), if known { None } else { Some(false) });
+    let is_file = messages.admin().describe().starts_with("sqlite:");
+    assert_eq!(messages.database_is_down(), if is_file { None } else { Some(false) });
 }

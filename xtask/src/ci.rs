@@ -22,6 +22,9 @@ fn steps(report: &mut Report) -> Option<()> {
     // Takes no time, since it compiles nothing more.
     report.step("rooms", || rooms::run(None)).then_some(())?;
     cargo(report, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    // The package alone, so that no other member of the workspace turns features on.
+    cargo(report, &["check", "--package", "jobwright", "--lib", "--no-default-features", "--locked"])?;
+    cargo(report, &["check", "--package", "jobwright", "--lib", "--locked"])?;
     deny(report)?;
     report
         .step("cargo doc", || {

@@ -50,7 +50,7 @@ fn is_installed(version: &str) -> bool {
     run::capture(&mut list, Duration::from_secs(30)).is_ok_and(|said| lists(&said, version))
 }
 
-/// Whether rustup's list of compilers has this version: `1.89-x86_64-unknown-linux-gnu (default)`, or `1.89.0-…`.
+/// Whether rustup's list of compilers has this version: `1.89-x86_64-unknown-linux-gnu (default)`.
 fn lists(said: &str, version: &str) -> bool {
     let names = said.lines().filter_map(|line| line.split_once('-'));
     names.into_iter().any(|(name, _)| name == version)
@@ -66,6 +66,8 @@ fn install(version: &str) -> Command {
 fn rustup(version: &str, program: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", version, program]).current_dir(run::workspace());
+    // They would select another compiler than that of this version.
+    command.env_remove("RUSTC").env_remove("RUSTC_WRAPPER");
     command
 }
 

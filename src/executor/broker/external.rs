@@ -1,4 +1,5 @@
 //! Jobs for external workers, handed out from the table while the broker's queue has capacity.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! Events and replies: rows that are published as they are, and removed once the broker has confirmed them.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Claims jobs for the free slots of a queue, and starts them.
 
 mod group;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! Lets claimed jobs wait for others of their kind and queue.
+
 use std::sync::Arc;
 
 use crate::executor::handler::batch::BatchPlan;

@@ -1,11 +1,19 @@
 //! The node as the completer needs it, to claim the next jobs of a group.
 
+use std::sync::{Arc, Weak};
+
 use crate::error::Error;
 use crate::executor::outcome::group_run::{ClaimGuard, GroupClaimer, GroupRun};
 use crate::executor::run::group_runner;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::{ClaimNumber, Job};
 use crate::store::Store;
+
+/// Returns the node as the completer uses it. The reference does not keep the node alive.
+pub(crate) fn claimer<S: Store>(node: &Arc<NodeSession<S>>) -> Weak<dyn GroupClaimer> {
+    let claimer: Arc<dyn GroupClaimer> = node.clone();
+    Arc::downgrade(&claimer)
+}
 
 impl<S: Store> GroupClaimer for NodeSession<S> {
     fn claiming(&self) -> Option<ClaimGuard> {

@@ -1,4 +1,5 @@
 //! The state of one node session.
+
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -19,7 +20,6 @@ use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::Counters;
 use crate::executor::outcome::completer::Completions;
 use crate::executor::outcome::failure_policy::FailurePolicy;
-use crate::executor::outcome::group_run::GroupClaimer;
 use crate::executor::session::settings::Settings;
 use crate::job::{ClaimCounter, ClaimNumber, NodeId};
 use crate::message::{MessageServices, WakeUp};
@@ -114,12 +114,6 @@ impl<S: Store> NodeSession<S> {
     /// Returns a strong reference to itself, while one exists.
     pub(crate) fn me(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
-    }
-
-    /// Returns the node as the completer uses it. The reference does not keep the node alive.
-    pub(crate) fn next(self: &Arc<Self>) -> Weak<dyn GroupClaimer> {
-        let next: Arc<dyn GroupClaimer> = self.clone();
-        Arc::downgrade(&next)
     }
 
     /// Returns the number of a new claim. Each call that claims needs its own, whatever its result: a claim whose answer was lost may have

@@ -1,9 +1,5 @@
-//! The tasks that run beside dispatchers, workers and completer, and what happens when one panics.
-//!
-//! Nothing in the engine should panic, but the program's code runs in it too, such as its log subscriber. A dead task would go unnoticed:
-//! an executor without its lock monitor or a dispatcher looks healthy and does half of its work. A helper is restarted, all others go on,
-//! and everything is checked once, because the helper may have taken a signal without acting on it. A task that may have claimed jobs
-//! without starting them can't be restarted. Then the node ends, releases what it owns, and registers again.
+//! The tasks that run beside dispatchers, workers and completer.
+
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 

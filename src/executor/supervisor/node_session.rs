@@ -1,4 +1,5 @@
 //! One session of an executor under one node id: from registration until it stops or loses its lease.
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use crate::executor::handler::registry::chainable_kinds;
 use crate::executor::node::cancellations::LET_GO;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::outcome::completer::Completer;
+use crate::executor::run::group_claimer::claimer;
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
 use crate::executor::supervisor::drain::{Drain, SessionEnd};
@@ -50,7 +52,7 @@ impl<S: Store> NodeSession<S> {
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
             wakeup: node.messages.shared.wakeup.clone(),
-            next: node.next(),
+            next: claimer(&node),
             finish: finish.clone(),
             lost: heartbeat.lost().clone(),
         };

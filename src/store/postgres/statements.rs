@@ -47,7 +47,7 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         },
     });
     let sql = lines.collect::<Vec<_>>().join("\n");
-    let kept = HistoryOutcome::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
+    let kept = HistoryOutcome::ALL.iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
     // A fragment is inserted within a line, where a comment would hide what follows.
     let parts = [MAY_START, UNCOVERED, COUNTED, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);

@@ -207,7 +207,7 @@ impl Chosen {
 
 impl Inner {
     pub(super) async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
-        let chosen = Chosen::new(filter, &JobState::ALL);
+        let chosen = Chosen::new(filter, JobState::ALL);
         let (after, limit) = (page.after.unwrap_or(i64::MIN), page.limit);
         self.query("list jobs", move |connection, _| {
             let mut all = Vec::new();

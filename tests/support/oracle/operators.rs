@@ -67,7 +67,7 @@ impl Inspect for Oracle {
 
     async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
         let state = self.lock();
-        let (chosen, _) = state.select(filter, &JobState::ALL);
+        let (chosen, _) = state.select(filter, JobState::ALL);
         let rest = chosen.into_iter().filter(|seq| page.after.is_none_or(|after| *seq > after));
         Ok(rest.take(page.limit).map(|seq| state.jobs[&seq].summary()).collect())
     }
