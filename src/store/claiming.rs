@@ -62,7 +62,7 @@ impl<'a> ScanRange<'a> {
 /// A dispatcher's request for jobs.
 ///
 /// ```
-/// use jobwright::store::{ClaimRequest, ScanRange};
+/// use jobwright::store::engine::{ClaimRequest, ScanRange};
 /// use jobwright::{ClaimNumber, NodeId};
 ///
 /// let kinds = ["send-invoice".to_owned()];
