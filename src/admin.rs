@@ -77,8 +77,8 @@ impl Admin {
         self
     }
 
-    /// Returns the same operator in dry-run mode: operations on jobs only count them, and so does a backfill. Other changes of schedules, rules and
-    /// nodes are refused, because they have nothing to count.
+    /// Returns the same operator in dry-run mode: operations on jobs only count them, and so does a backfill. Other changes of schedules,
+    /// rules and nodes are refused, because they have nothing to count.
     #[must_use]
     pub fn dry_run(&self) -> Self {
         Self { dry_run: true, ..self.clone() }
@@ -294,14 +294,9 @@ impl Admin {
     /// # Errors
     /// When the rule is invalid; then nothing changed.
     pub async fn put_rule(&self, rule: &Rule) -> Result<()> {
-        self.meant("set a rule")?;
-        check_name(Some(&*self.by))?;
         rule.check()?;
         let new = rule.clone();
-        let edit = Box::new(move |old: &mut Rule| *old = new);
-        let put = self.jobs.change_rule(rule.scope, &rule.name, edit, Some(&*self.by)).await.map(drop);
-        self.wakeup.notify([Hint::Any]);
-        put
+        self.change_rule(rule.scope, &rule.name, move |old| *old = new).await.map(drop)
     }
 
     /// Edits a rule (an empty one, if there is none yet) and returns the result. Concurrent edits don't overwrite each other, as they would

@@ -27,7 +27,7 @@ pub enum WhenFull {
 
 /// Returns when the queues have capacity for the messages. `locked`: a transaction is open meanwhile.
 pub(crate) async fn wait_for_capacity(
-    store: &(impl Enqueue + ?Sized),
+    store: &dyn Enqueue,
     messages: &[JobMessage],
     when_full: WhenFull,
     locked: bool,

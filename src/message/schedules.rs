@@ -41,6 +41,7 @@ impl std::fmt::Debug for ScheduleService {
         f.debug_struct("ScheduleService")
             .field("store", &self.store.describe())
             .field("by", &self.by)
+            .field("dry_run", &self.dry_run)
             .finish_non_exhaustive()
     }
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
-use crate::executor::maintenance::look_ahead::FALLBACK_POLLS;
+use crate::executor::maintenance::pauses::Pauses;
 use crate::executor::session::node_session::NodeSession;
 use crate::store::{AdmitRequest, Hint, Maintenance, Store};
 
@@ -19,7 +18,7 @@ const BATCH: usize = 500;
 const AGING_BATCH: usize = 200;
 
 /// Runs admission passes until `stop`. Every node runs one. A pass runs when a job that was admitted has ended here, when a hint or
-/// `maintenance.rs` says that jobs may be admitted, and when a key is due to be unblocked.
+/// `look_ahead.rs` says that jobs may be admitted, and when a key is due to be unblocked.
 pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, external: Vec<String>, stop: CancellationToken) {
     let admission_due = node.in_flight.admission_due.clone();
     let store: Arc<dyn Maintenance> = node.store.clone();
@@ -29,45 +28,37 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, external: Vec<Strin
     let (limited, limits) = (node.limited.clone(), node.limits.clone());
     // The node must be able to end while this task waits.
     drop(node);
-    let (mut delays, fallback) = (Reconnect::new(poll), poll * FALLBACK_POLLS);
+    let mut pauses = Pauses::new(poll, admission_due, stop);
     let mut next_aging = Instant::now();
     loop {
         let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
         let pause = match look(&store, own, &external).await {
             Ok(admitted) => {
-                delays.reset();
                 limited.store(admitted.limited, Ordering::Relaxed);
                 if limits.set(admitted.counted) {
                     // Jobs that the claims did not cover may start now.
                     wakeup.notify(queues.iter().cloned().map(Hint::Rescan));
                 }
-                let mut patience = jitter(fallback);
+                let mut patience = Duration::MAX;
                 if let Some(aging) = admitted.aging {
                     let pause = (aging / 4).max(Duration::from_secs(1));
                     if Instant::now() >= next_aging {
                         age(&store).await;
                         next_aging = Instant::now() + pause;
                     }
-                    patience = patience.min(pause);
+                    patience = pause;
                 }
                 wakeup.notify(admitted.queues.into_iter().map(Hint::Rescan));
-                if admitted.more {
-                    Duration::ZERO
-                } else {
-                    // A little late rather than a little early: an early check finds nothing.
-                    admitted.next.map_or(fallback, |next| next + Duration::from_millis(1)).min(patience)
-                }
+                if admitted.more { pauses.none() } else { pauses.until_due(admitted.next).min(patience) }
             }
             Err(error) => {
                 warn_of!(error, "jobs could not be admitted; trying again");
-                delays.next_delay()
+                pauses.after_failure()
             }
         };
         limits.asked();
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = admission_due.notified() => {}
-            () = tokio::time::sleep(pause) => {}
+        if !pauses.wait(pause).await {
+            return;
         }
     }
 }

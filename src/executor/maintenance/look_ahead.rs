@@ -13,9 +13,6 @@ use crate::backoff::jitter;
 use crate::executor::maintenance::clock::ClockWatch;
 use crate::store::{Maintenance, MaintenanceDue};
 
-/// How much longer the tasks wait before they poll without a signal, in polls.
-pub(crate) const FALLBACK_POLLS: u32 = 12;
-
 /// How to wake each task.
 pub(crate) struct MaintenanceSignals {
     pub(crate) timers: Arc<Notify>,

@@ -7,6 +7,7 @@ pub(crate) mod listener;
 pub(crate) mod look_ahead;
 pub(crate) mod monitor;
 pub(crate) mod observation;
+pub(crate) mod pauses;
 pub(crate) mod pruner;
 pub(crate) mod scheduler;
 pub(crate) mod timers;

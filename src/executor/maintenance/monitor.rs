@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::jitter;
 use crate::error::warn_of;
-use crate::executor::maintenance::look_ahead::FALLBACK_POLLS;
 use crate::executor::maintenance::observation::Observation;
+use crate::executor::maintenance::pauses::FALLBACK_POLLS;
 use crate::job::NodeId;
 use crate::message::WakeUp;
 use crate::store::{Hint, Recovery, Released};

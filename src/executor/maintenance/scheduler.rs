@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::{Reconnect, jitter};
+use crate::backoff::jitter;
 use crate::error::warn_of;
-use crate::executor::maintenance::look_ahead::FALLBACK_POLLS;
+use crate::executor::maintenance::pauses::Pauses;
 use crate::message::WakeUp;
 use crate::store::Schedules;
 use crate::store::schedules::fire_due;
@@ -19,7 +19,7 @@ const BATCH: usize = 1000;
 const ASIDE: Duration = Duration::from_millis(200);
 
 /// Fires schedules until `stop`. Every node runs one. They need no leader, because the database lets only one of them fire an occurrence.
-/// It sleeps until the next schedule is due, or a hint or `maintenance.rs` announces an earlier one.
+/// It sleeps until the next schedule is due, or a hint or `look_ahead.rs` announces an earlier one.
 pub(crate) async fn run(
     store: Arc<dyn Schedules>,
     wakeup: Arc<WakeUp>,
@@ -27,33 +27,29 @@ pub(crate) async fn run(
     poll: Duration,
     stop: CancellationToken,
 ) {
-    let (mut delays, fallback) = (Reconnect::new(poll), poll * FALLBACK_POLLS);
+    let mut pauses = Pauses::new(poll, hint, stop);
     let mut aside = ASIDE;
     loop {
         let pause = match fire_due_batch(&store, &wakeup).await {
             Ok(NextFiring::Now) => {
                 aside = ASIDE;
-                Duration::ZERO
+                pauses.none()
             }
             Ok(NextFiring::Aside) => {
                 aside = (aside * 2).min(poll);
                 jitter(aside)
             }
             Ok(NextFiring::In(next)) => {
-                delays.reset();
                 aside = ASIDE;
-                // A little late rather than a little early: an early check finds nothing.
-                next.map_or(fallback, |next| next + Duration::from_millis(1)).min(jitter(fallback))
+                pauses.until_due(next)
             }
             Err(error) => {
                 warn_of!(error, "due schedules could not be fired; trying again");
-                delays.next_delay()
+                pauses.after_failure()
             }
         };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = hint.notified() => {}
-            () = tokio::time::sleep(pause) => {}
+        if !pauses.wait(pause).await {
+            return;
         }
     }
 }

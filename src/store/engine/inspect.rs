@@ -24,8 +24,8 @@ pub trait Inspect: Send + Sync {
     /// Groups dead letters that match by cause, and returns at most `limit` groups. Reads only the newest 100,000.
     async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups>;
 
-    /// Returns entries that match, the newest first, at most `limit`. What is kept is decided by [`HistoryConfig::keep`](crate::HistoryConfig::keep) of the process
-    /// that ended the job.
+    /// Returns entries that match, the newest first, at most `limit`. What is kept is decided by
+    /// [`HistoryConfig::keep`](crate::HistoryConfig::keep) of the process that ended the job.
     async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>>;
 
     /// Returns the result of a job's handler. `None`: there was none, or its retention is over.

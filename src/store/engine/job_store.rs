@@ -7,47 +7,31 @@ use super::{
     Recovery, Schedules, Schema, StoreInfo,
 };
 
-/// All roles of a database. It is implemented for whatever has them.
-pub trait JobStore:
-    StoreInfo
-    + Schema
-    + Enqueue
-    + Hints
-    + Acquire
-    + Outcomes
-    + Progress
-    + Leases
-    + Recovery
-    + Maintenance
-    + Prune
-    + External
-    + Schedules
-    + Inspect
-    + Operate
-    + Diagnose
-    + fmt::Debug
-    + 'static
-{
+/// Makes the trait of these roles, and implements it for whatever has them.
+macro_rules! all {
+    ($($role:ident),+) => {
+        /// All roles of a database. It is implemented for whatever has them.
+        pub trait JobStore: $($role +)+ fmt::Debug + 'static {}
+
+        impl<T: $($role +)+ fmt::Debug + 'static> JobStore for T {}
+    };
 }
 
-impl<T> JobStore for T where
-    T: StoreInfo
-        + Schema
-        + Enqueue
-        + Hints
-        + Acquire
-        + Outcomes
-        + Progress
-        + Leases
-        + Recovery
-        + Maintenance
-        + Prune
-        + External
-        + Schedules
-        + Inspect
-        + Operate
-        + Diagnose
-        + fmt::Debug
-        + 'static
-{
-}
+all!(
+    StoreInfo,
+    Schema,
+    Enqueue,
+    Hints,
+    Acquire,
+    Outcomes,
+    Progress,
+    Leases,
+    Recovery,
+    Maintenance,
+    Prune,
+    External,
+    Schedules,
+    Inspect,
+    Operate,
+    Diagnose
+);

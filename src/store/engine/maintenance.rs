@@ -38,6 +38,7 @@ pub trait Maintenance: Send + Sync {
 
     /// Repairs times that delay work and lie further ahead than they can: of unblocks, starts under a rate, leases of external workers,
     /// times to live, and delays before another attempt. Schedules have their own
-    /// [`repair_clock`](crate::store::schedules::repair_clock). Returns what it repaired. If there is nothing to repair, it reads a few rows of each.
+    /// [`repair_clock`](crate::store::schedules::repair_clock). Returns what it repaired. If there is nothing to repair, it reads a few rows of
+    /// each.
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>>;
 }

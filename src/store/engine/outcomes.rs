@@ -18,8 +18,8 @@ pub trait Outcomes: Send + Sync {
     /// each group by a lease until it takes no more jobs of it.
     ///
     /// The next jobs are the best that wait for the group, up to the first one in another queue or of a kind that is not in `kinds`. There are
-    /// none if anything is limited or paused. Claimed jobs are marked as by [`claim`](super::Acquire::claim), with this number; so are new leases. At most
-    /// 2,000 jobs may be wanted together.
+    /// none if anything is limited or paused. Claimed jobs are marked as by [`claim`](super::Acquire::claim), with this number; so are new
+    /// leases. At most 2,000 jobs may be wanted together.
     ///
     /// Jobs that are not accepted must be completed with [`complete`](Self::complete). A store without such a statement accepts none.
     async fn complete_and_claim_next(

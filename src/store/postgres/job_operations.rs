@@ -25,14 +25,14 @@ pub(super) async fn operate(
     shared: &Arc<Shared>,
     filter: &JobFilter,
     action: &Action,
-    order: OperatorOptions<'_>,
+    operator: OperatorOptions<'_>,
 ) -> Result<AffectedJobs> {
     action.check()?;
-    check_name(order.by)?;
-    if order.dry_run {
+    check_name(operator.by)?;
+    if operator.dry_run {
         return count(shared, filter, action).await;
     }
-    let mut audit = Audit { by: order.by, action: action.as_str(), what: what(filter, action), entry: None };
+    let mut audit = Audit { by: operator.by, action: action.as_str(), what: what(filter, action), entry: None };
     let mut all = AffectedJobs::default();
     for part in parts(shared, filter, action).await? {
         let batch = EngineTransaction::begin_planned(shared, "steer jobs").await?;

@@ -112,10 +112,10 @@ impl Outcomes for Postgres {
         node: NodeId,
         claim: ClaimNumber,
         ended: &[Fence],
-        turns: &[GroupClaim],
+        groups: &[GroupClaim],
         kinds: &[String],
     ) -> Result<GroupsClaimed> {
-        group_claim::complete_and_claim_next(&self.0, node, claim, ended, turns, kinds).await
+        group_claim::complete_and_claim_next(&self.0, node, claim, ended, groups, kinds).await
     }
 
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {

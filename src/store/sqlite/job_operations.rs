@@ -32,16 +32,16 @@ impl Inner {
         &self,
         filter: &JobFilter,
         action: &Action,
-        order: OperatorOptions<'_>,
+        operator: OperatorOptions<'_>,
     ) -> Result<AffectedJobs> {
         action.check()?;
-        check_name(order.by)?;
-        if order.dry_run {
+        check_name(operator.by)?;
+        if operator.dry_run {
             return self.count_affected(filter, action).await;
         }
         let (mut all, mut entry) = (AffectedJobs::default(), None);
         for part in self.fragments(filter, action).await? {
-            let (action, by, keep) = (action.clone(), order.by.map(str::to_owned), self.history.keep);
+            let (action, by, keep) = (action.clone(), operator.by.map(str::to_owned), self.history.keep);
             let (what, mut so_far) = (what(filter, &action), all.clone());
             (all, entry) = self
                 .write("steer jobs", move |connection, now| {

@@ -111,16 +111,21 @@ impl Inspect for Oracle {
 
 #[async_trait]
 impl Operate for Oracle {
-    async fn operate(&self, filter: &JobFilter, action: &Action, order: OperatorOptions<'_>) -> Result<AffectedJobs> {
+    async fn operate(
+        &self,
+        filter: &JobFilter,
+        action: &Action,
+        operator: OperatorOptions<'_>,
+    ) -> Result<AffectedJobs> {
         action.check()?;
         let mut state = self.lock();
         Ok(match action {
             Action::Retry { limit, spread } => {
                 let options =
-                    jobwright::store::RetryOptions::default().dry_run(order.dry_run).limit(*limit).spread(*spread);
+                    jobwright::store::RetryOptions::default().dry_run(operator.dry_run).limit(*limit).spread(*spread);
                 state.retry(filter, &options)
             }
-            Action::Cancel | Action::Delete => state.remove(filter, action.states(), order.dry_run),
+            Action::Cancel | Action::Delete => state.remove(filter, action.states(), operator.dry_run),
             other => panic!("the oracle can't {other:?}"),
         })
     }
