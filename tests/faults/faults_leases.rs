@@ -1,0 +1,176 @@
+//! What costs a node its lease, and what does not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, NewJob, Outcome};
+
+use crate::faults_database::behind;
+use crate::ledger_worker::{Does, send, start};
+use crate::support::TestDb;
+use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, quick};
+use crate::support::eventually;
+use crate::support::postgres::Pg;
+use crate::support::proxy::Proxy;
+
+/// Connections stay open and no byte passes, for longer than the lease: the node must stop before others take over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_network_makes_the_node_fence_itself() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let gate = Gate::closed();
+    let running = Arc::new(AtomicUsize::new(0));
+    let (entered, waiting) = (running.clone(), gate.clone());
+    /// Counts running handlers, however they end.
+    struct Here(Arc<AtomicUsize>);
+    impl Drop for Here {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick().lease(Duration::from_secs(6)))
+        .kind_options("ledger", at_once())
+        .handle_with("ledger", move |cx| {
+            let (entered, waiting) = (entered.clone(), waiting.clone());
+            Box::pin(async move {
+                entered.fetch_add(1, Ordering::SeqCst);
+                let _here = Here(entered);
+                let line = cx.job().id.to_string();
+                Pg::<false>::note(cx.transaction().await?, &line).await?;
+                waiting.pass().await;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let ids = send::<Pg<false>>(&messages, Does::Note, 4).await;
+    // Not before each has written: a handler that waits for an answer would end without it.
+    gate.waiting(4).await;
+    assert_eq!(running.load(Ordering::SeqCst), 4);
+    proxy.stall();
+    // By the database's clock. No renewal gets through any more.
+    let left = db.jobs().status().await.unwrap().nodes[0].lease_seconds_left;
+    let over = Instant::now() + Duration::from_secs_f64(left);
+    eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 0).await;
+    // A tenth of the lease before its end, and half of that for a busy machine.
+    let early = over.saturating_duration_since(Instant::now());
+    assert!(early > Duration::from_millis(300), "stopped {early:?} before others may begin");
+
+    // Others take over meanwhile.
+    let rescuer = start::<Pg<false>>(&db.messages().await, lease(1), 4, None).await;
+    db.drained().await;
+    db.each_once(&ids).await;
+    rescuer.shutdown(Duration::ZERO).await.unwrap();
+    gate.open();
+    proxy.heal();
+    eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
+    let mut all = ids;
+    all.extend(send::<Pg<false>>(&db.messages().await, Does::Note, 4).await);
+    db.drained().await;
+    db.each_once(&all).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A process that fenced itself and lives did not die. Its jobs go back without a recorded death, and even one without attempts left runs again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_was_lost_counts_no_death() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let gate = Gate::closed();
+    let executor = start_at::<Pg<false>>(&messages, lease(2), &gate).await;
+    let sent = db.messages().await.send(NewJob::json("gated", &()).max_attempts(1)).await.unwrap();
+    gate.waiting(1).await;
+    proxy.stall();
+    eventually(PATIENCE, async || gate.nobody_waits()).await;
+    gate.open();
+    proxy.heal();
+    db.drained().await;
+    db.each_once(&[sent]).await;
+    assert_eq!(executor.stats().leases_lost, 1);
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// An outage shorter than the lease costs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_stall_costs_no_lease_and_no_attempt() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let executor = start::<Pg<false>>(&messages, lease(10), 4, None).await;
+    let node = db.jobs().status().await.unwrap().nodes[0].id;
+    let mut ids = Vec::new();
+    for round in 0..3 {
+        ids.extend(send::<Pg<false>>(&db.messages().await, Does::Note, 50).await);
+        match round {
+            0 => proxy.stall(),
+            1 => proxy.cut(),
+            _ => proxy.slow(Duration::from_millis(20)),
+        }
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        proxy.heal();
+        db.drained().await;
+    }
+    db.each_once(&ids).await;
+    assert_eq!(executor.stats().leases_lost, 0);
+    assert_eq!(db.jobs().status().await.unwrap().nodes[0].id, node);
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A handler blocks all threads of the application's runtime for longer than the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocked_threads_do_not_cost_the_lease() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("block", |cx| {
+            Box::pin(async move {
+                let line = cx.job().id.to_string();
+                Pg::<false>::note(cx.transaction().await?, &line).await?;
+                // Wrong in an async handler.
+                std::thread::sleep(Duration::from_secs(2));
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut cx = messages.begin();
+    let ids: Vec<_> = (0..4).map(|n| cx.send(NewJob::json("block", &n)).unwrap()).collect();
+    cx.commit().await.unwrap();
+    // Another node, in its own runtime, would release the jobs of this one.
+    let watcher = crate::ledger_worker::Orders::new(&db.config(), "watcher").start();
+    db.drained().await;
+    db.each_once(&ids).await;
+    let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((stats.leases_lost, stats.refused, stats.done), (0, 0, 4));
+    drop(watcher);
+}
+
+/// Starts an executor whose jobs, of the kind `gated`, wait at a gate and then write a line.
+async fn start_at<W: World>(
+    messages: &MessageServices<W::Store>,
+    config: ExecutorConfig,
+    gate: &Gate,
+) -> CommandExecutor<W::Store> {
+    let gate = gate.clone();
+    CommandExecutor::builder(messages.clone())
+        .config(config.poll_interval(Duration::from_millis(100)))
+        .handle_with("gated", move |cx| {
+            let gate = gate.clone();
+            Box::pin(async move {
+                gate.pass().await;
+                let line = cx.job().id.to_string();
+                W::note(cx.transaction().await?, &line).await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap()
+}
