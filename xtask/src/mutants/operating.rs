@@ -4,6 +4,55 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "operators-without-a-name-leave-no-entry",
+        "src/admin.rs",
+        "let operator = OperatorOptions { dry_run: self.dry_run, by: Some(&*self.by) };",
+        "let by = Some(&*self.by).filter(|by| !$on || *by != UNNAMED);\n        let operator = OperatorOptions { dry_run: self.dry_run, by };",
+        "binary(executor) & test(/operators::whatever_an_operator_does/)",
+    ),
+    of(
+        "a-dry-run-sets-rules",
+        "src/admin.rs",
+        "if self.dry_run { Err(Error::no_dry_run(what)) }",
+        "if self.dry_run && !$on { Err(Error::no_dry_run(what)) }",
+        "binary(executor) & test(/operators::a_dry_run_changes_nothing/)",
+    ),
+    of(
+        "a-dry-run-changes-schedules",
+        "src/message/schedules.rs",
+        "if self.dry_run { Err(Error::no_dry_run(what)) }",
+        "if self.dry_run && !$on { Err(Error::no_dry_run(what)) }",
+        "binary(executor) & test(/operators::a_dry_run_changes_nothing/)",
+    ),
+    of(
+        "a-dry-run-backfills",
+        "src/message/schedules.rs",
+        "dry_run: dry_run || self.dry_run,",
+        "dry_run: dry_run || (self.dry_run && !$on),",
+        "binary(executor) & test(/operators::a_dry_run_changes_nothing/)",
+    ),
+    of(
+        "a-rule-is-put-on-top-of-the-old-one",
+        "src/admin.rs",
+        "move |old| *old = new)",
+        "move |old| { let paused = old.paused; *old = new; old.paused |= $on && paused; })",
+        "binary(executor) & test(/operators::a_rule_is_put_whole/)",
+    ),
+    of(
+        "schedules-of-a-wrong-clock-are-not-told",
+        "src/message/schedules.rs",
+        "schedule.computed_again(now).and(schedule.next_at)",
+        "schedule.computed_again(now).filter(|_| !$on).and(schedule.next_at)",
+        "binary(executor) & test(/operators::a_schedule_from_a_clock/)",
+    ),
+    of(
+        "a-hint-wakes-no-timers",
+        "src/executor/maintenance/pauses.rs",
+        "() = self.hint.notified() => true,",
+        "() = self.hint.notified(), if !$on => true,",
+        "binary(executor) & test(/what_comes_back_is_told_to_who_moves_timers/)",
+    ),
+    of(
         "programs-are-not-asked-to-end",
         "cli/src/handlers/command.rs",
         "group.signal(Signal::SIGTERM);",
