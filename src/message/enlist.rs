@@ -122,14 +122,14 @@ impl Enlisted<'_, Postgres, tokio_postgres::Transaction<'_>> {
         let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
         let Shared { store, jobs, .. } = &*self.shared;
         super::wait_for_capacity(&**jobs, service.pending(), self.when_full, true).await?;
-        let lent = crate::PgTransactionRef::enlisted(store, self.transaction);
+        let lent = store.lend(self.transaction);
         let savepoint = self.shared.is_wrapped();
         if savepoint {
             lent.savepoint("savepoint jobwright_flush").await?;
         }
         let written = service.flush(&mut FlushInto::enlisted(lent)).await;
         if savepoint {
-            let lent = crate::PgTransactionRef::enlisted(store, self.transaction);
+            let lent = store.lend(self.transaction);
             let end = match &written {
                 Ok(_) => "release jobwright_flush",
                 Err(_) => "rollback to jobwright_flush; release jobwright_flush",
@@ -152,7 +152,7 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     pub fn flush(mut self) -> Result<Flushed<crate::Sqlite>> {
         let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
         crate::store::sqlite::refuse_full(self.transaction, service.pending())?;
-        let (mut lent, desk) = crate::SqliteTransaction::lent(&self.shared.store);
+        let (mut lent, desk) = self.shared.store.lend();
         let written = desk.serve(self.transaction, service.flush(&mut FlushInto::enlisted(&mut lent)))?;
         Ok(Flushed(Some((service, written))))
     }

@@ -1,78 +1,18 @@
-//! The queries and actions of operators: lists, details, counts and status.
+//! What operators see of jobs: lists and details.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::types::JsonString;
+use super::filter::Filter;
+use super::rows;
+use super::shared::Shared;
 use super::unreadable::refusal;
-use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{JobId, NodeId, Payload};
-use crate::store::{AffectedJobs, JobDetail, JobFilter, JobSummary, NodeStatus, Page, QueueStatus, StatusReport};
-
-/// PostgreSQL's range of timestamps begins later than jiff's.
-const EARLIEST: Timestamp = Timestamp::constant(-180_000_000_000, 0);
-
-/// A filter in the form that the statements take.
-pub(super) struct Filter<'a> {
-    ids: Option<Vec<Uuid>>,
-    states: Option<Vec<&'static str>>,
-    asked: &'a JobFilter,
-    /// Created since and until, dead since and until.
-    times: [Option<Timestamp>; 4],
-    /// Fields that the job's options must contain.
-    options: Option<JsonString>,
-}
-
-impl<'a> From<&'a JobFilter> for Filter<'a> {
-    fn from(filter: &'a JobFilter) -> Self {
-        Self {
-            ids: filter.ids.as_ref().map(|ids| ids.iter().map(|id| *id.as_uuid()).collect()),
-            states: filter.states.as_ref().map(|states| states.iter().map(|state| state.as_str()).collect()),
-            asked: filter,
-            times: [filter.created.since, filter.created.until, filter.dead.since, filter.dead.until].map(moment),
-            options: options(filter),
-        }
-    }
-}
-
-/// Returns the filter's demands on a job's options, as an object that the options must contain.
-fn options(filter: &JobFilter) -> Option<JsonString> {
-    let asked = [("tenant", &filter.tenant), ("group", &filter.group), ("limit", &filter.limit_key)];
-    let asked: BTreeMap<_, _> = asked.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
-    (!asked.is_empty()).then(|| JsonString(serde_json::json!(asked).to_string()))
-}
-
-/// Limits a timestamp to the range of PostgreSQL.
-pub(super) fn moment(moment: Option<Timestamp>) -> Option<Timestamp> {
-    moment.map(|moment| moment.max(EARLIEST))
-}
-
-impl Filter<'_> {
-    /// Returns the parameters of a statement: the filter's first, then its own.
-    pub(super) fn params<'p>(&'p self, own: &[&'p (dyn ToSql + Sync)]) -> Vec<&'p (dyn ToSql + Sync)> {
-        let JobFilter { queue, kind, error, .. } = self.asked;
-        let [sent_since, sent_until, dead_since, dead_until] = &self.times;
-        let filter: [&(dyn ToSql + Sync); 10] = [
-            &self.ids,
-            &self.states,
-            queue,
-            kind,
-            error,
-            sent_since,
-            sent_until,
-            dead_since,
-            dead_until,
-            &self.options,
-        ];
-        filter.into_iter().chain(own.iter().copied()).collect()
-    }
-}
+use crate::store::{JobDetail, JobFilter, JobSummary, Page};
 
 pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
     let filter = Filter::from(filter);
@@ -87,19 +27,19 @@ pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) 
 
 fn summary(row: &Row) -> Result<JobSummary> {
     Ok(JobSummary {
-        id: JobId::from(rows::get::<Uuid>(row, 0)?),
-        seq: rows::get(row, 1)?,
-        state: rows::get::<&str>(row, 2)?.parse()?,
-        kind: rows::get(row, 3)?,
-        queue: rows::get(row, 4)?,
-        priority: rows::get(row, 5)?,
-        attempt: rows::attempts(rows::get(row, 6)?),
-        max_attempts: rows::attempts(rows::get(row, 7)?),
-        created_at: rows::get(row, 8)?,
-        due_at: rows::get(row, 9)?,
-        owner: rows::get::<Option<i64>>(row, 10)?.map(NodeId),
-        claimed_at: rows::get(row, 11)?,
-        last_error: rows::get(row, 12)?,
+        id: JobId::from(rows::get::<Uuid>(row, "id")?),
+        seq: rows::get(row, "seq")?,
+        state: rows::get::<&str>(row, "state")?.parse()?,
+        kind: rows::get(row, "kind")?,
+        queue: rows::get(row, "queue")?,
+        priority: rows::get(row, "priority")?,
+        attempt: rows::attempts(rows::get(row, "attempt")?),
+        max_attempts: rows::attempts(rows::get(row, "max_attempts")?),
+        created_at: rows::get(row, "created_at")?,
+        due_at: rows::get(row, "due_at")?,
+        owner: rows::get::<Option<i64>>(row, "owner")?.map(NodeId),
+        claimed_at: rows::get(row, "claimed_at")?,
+        last_error: rows::get(row, "last_error")?,
     })
 }
 
@@ -119,70 +59,18 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
     let Some(row) = rows.first() else {
         return Ok(None);
     };
-    let dead_at: Option<Timestamp> = rows::get(row, 14)?;
-    let reason: Option<String> = rows::get(row, 15)?;
+    let dead_at: Option<Timestamp> = rows::get(row, "dead_at")?;
+    let reason: Option<String> = rows::get(row, "reason")?;
     Ok(Some(JobDetail {
         summary: summary(row)?,
-        version: rows::get(row, 13)?,
+        version: rows::get(row, "version")?,
         dead: dead_at.map(|at| (at, reason.unwrap_or_default())),
-        payload: missing.map_or_else(|| rows::payload(row, 16), |why| Ok(Payload::text(why)))?,
-        headers: rows::headers(row, 19)?,
-        errors: rows::json(row, 20)?,
+        payload: missing
+            .map_or_else(|| rows::payload(row, ["payload", "body", "content_type"]), |why| Ok(Payload::text(why)))?,
+        headers: rows::headers(row, "headers")?,
+        errors: rows::json(row, "errors")?,
         // This is for display only, so options that can't be read are left out. The reason of such a dead letter explains why.
-        options: rows::options(row, 21).unwrap_or_default(),
-        blocked_on: rows::get(row, 22)?,
+        options: rows::options(row, "options").unwrap_or_default(),
+        blocked_on: rows::get(row, "blocked_on")?,
     }))
-}
-
-/// Reads states with their counts.
-pub(super) fn affected(rows: &[Row]) -> Result<AffectedJobs> {
-    let mut affected = AffectedJobs::default();
-    for row in rows {
-        let count: i64 = rows::get(row, 1)?;
-        if count > 0 {
-            affected.0.insert(rows::get::<&str>(row, 0)?.parse()?, count.unsigned_abs());
-        }
-    }
-    Ok(affected)
-}
-
-pub(super) async fn status(shared: &Arc<Shared>) -> Result<StatusReport> {
-    let queues = shared.engine("count queues", &shared.sql.status_queues, &[]).await?;
-    let nodes = shared.engine("list nodes", &shared.sql.status_nodes, &[]).await?;
-    let count = |row, column| rows::get::<i64>(row, column).map(i64::unsigned_abs);
-    Ok(StatusReport {
-        queues: queues
-            .iter()
-            .map(|row| {
-                Ok(QueueStatus {
-                    queue: rows::get(row, 0)?,
-                    waiting: count(row, 1)?,
-                    running: count(row, 2)?,
-                    timer: count(row, 3)?,
-                    overdue: count(row, 4)?,
-                    suspended: count(row, 5)?,
-                    dead: count(row, 6)?,
-                    external: count(row, 7)?,
-                    blocked: count(row, 8)?,
-                    oldest_waiting_seconds: rows::get(row, 9)?,
-                })
-            })
-            .collect::<Result<_>>()?,
-        nodes: nodes
-            .iter()
-            .map(|row| {
-                Ok(NodeStatus {
-                    id: NodeId(rows::get(row, 0)?),
-                    name: rows::get(row, 1)?,
-                    host: rows::get(row, 2)?,
-                    pid: u32::try_from(rows::get::<i64>(row, 3)?).unwrap_or_default(),
-                    started_at: rows::get(row, 4)?,
-                    lease_seconds_left: rows::get(row, 5)?,
-                    dead: rows::get(row, 6)?,
-                    running: count(row, 7)?,
-                    broker: rows::get(row, 8)?,
-                })
-            })
-            .collect::<Result<_>>()?,
-    })
 }

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::client::Params;
 use super::engine_transaction::EngineTransaction;
-use super::{Shared, counting, rows};
+use super::shared::Shared;
+use super::{counting, rows};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::Scope;
@@ -22,12 +23,12 @@ const MAX_KEYS: i64 = 1000;
 pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> Result<Admitted> {
     let check = shared.engine("look for jobs to admit", &shared.sql.admit_check, &[]).await?;
     let row = rows::single(&check)?;
-    let (open, limited): (bool, bool) = (rows::get(row, 0)?, rows::get(row, 1)?);
-    let next = rows::get::<Option<i64>>(row, 2)?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
-    let aging = rows::get::<Option<i64>>(row, 3)?.map(|us| Duration::from_micros(us.unsigned_abs()));
-    let counted = counted(rows::get(row, 4)?)?;
+    let (open, limited): (bool, bool) = (rows::get(row, "unblocks")?, rows::get(row, "limited")?);
+    let next = rows::get::<Option<i64>>(row, "next_us")?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
+    let aging = rows::get::<Option<i64>>(row, "aging_us")?.map(|us| Duration::from_micros(us.unsigned_abs()));
+    let counted = counted(rows::get(row, "counted")?)?;
     // Without rules only unblocks matter. With rules, jobs that arrived since must be considered too, unless claims count them.
-    let others: bool = rows::get(row, 5)?;
+    let others: bool = rows::get(row, "uncounted")?;
     let looks = if request.counting { others } else { limited };
     if !open && (!looks || request.queues.is_empty()) {
         return Ok(Admitted { next, limited, counted, aging, ..Admitted::default() });
@@ -36,21 +37,9 @@ pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> R
     Ok(Admitted { next, limited, counted, aging, ..admitted })
 }
 
-pub(super) async fn age_jobs(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
-    let what = "raise jobs that have waited long";
-    let mut raised = 0;
-    for row in &shared.engine(what, &shared.sql.aging_queues, &[]).await? {
-        let (queue, aging): (String, i64) = (rows::get(row, 0)?, rows::get(row, 1)?);
-        let blocked_on = format!("{}{queue}", Scope::Queue.prefix());
-        let answer = shared.engine(what, &shared.sql.age, &[&queue, &aging, &rows::count(limit), &blocked_on]).await?;
-        raised += rows::get::<i64>(rows::single(&answer)?, 0)?.unsigned_abs();
-    }
-    Ok(raised)
-}
-
 pub(super) async fn prune_rates(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
     let rows = shared.engine("forget old starts", &shared.sql.prune_rate_log, &[&rows::count(limit)]).await?;
-    super::history::count(&rows)
+    rows::single_count(&rows)
 }
 
 pub(super) async fn permit_faults(shared: &Arc<Shared>) -> Result<Vec<String>> {
@@ -62,8 +51,8 @@ pub(super) async fn overdue_unblocks(shared: &Arc<Shared>) -> Result<AdmissionLa
     let rows = shared.engine("look for unblocked keys", &shared.sql.overdue_unblocks, &[]).await?;
     let row = rows::single(&rows)?;
     Ok(AdmissionLag {
-        unblocks: rows::get::<i64>(row, 0)?.unsigned_abs(),
-        longest: Duration::from_micros(rows::get::<i64>(row, 1)?.max(0).unsigned_abs()),
+        unblocks: rows::get::<i64>(row, "unblocks")?.unsigned_abs(),
+        longest: Duration::from_micros(rows::get::<i64>(row, "longest_us")?.max(0).unsigned_abs()),
     })
 }
 
@@ -108,22 +97,22 @@ async fn run_pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool)
 fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Unblocked>, bool)> {
     let (mut candidates, mut unblocked, mut more) = (Vec::new(), Vec::new(), false);
     for row in found {
-        let Some(blocked) = rows::get::<Option<bool>>(row, 0)? else {
-            unblocked.push(Unblocked { key: rows::get(row, 10)?, n: rows::get(row, 11)? });
-            more |= rows::get::<i64>(row, 2)? > 0;
+        let Some(blocked) = rows::get::<Option<bool>>(row, "blocked")? else {
+            unblocked.push(Unblocked { key: rows::get(row, "key")?, n: rows::get(row, "n")? });
+            more |= rows::get::<i64>(row, "seq")? > 0;
             continue;
         };
         candidates.push(Candidate {
-            id: JobId::from(rows::get::<Uuid>(row, 1)?),
-            seq: rows::get(row, 2)?,
-            rank: rows::get(row, 3)?,
+            id: JobId::from(rows::get::<Uuid>(row, "id")?),
+            seq: rows::get(row, "seq")?,
+            rank: rows::get(row, "rank")?,
             state: if blocked { CandidateState::Blocked } else { CandidateState::Waiting },
-            kind: rows::get(row, 4)?,
-            queue: rows::get(row, 5)?,
-            options: rows::blocking_options(row, 6)?,
-            holds: rows::get(row, 7)?,
-            blocked_on: rows::get(row, 8)?,
-            share: rows::get(row, 9)?,
+            kind: rows::get(row, "kind")?,
+            queue: rows::get(row, "queue")?,
+            options: rows::blocking_options(row, "options")?,
+            holds: rows::get(row, "holds")?,
+            blocked_on: rows::get(row, "blocked_on")?,
+            share: rows::get(row, "share")?,
         });
     }
     Ok((candidates, unblocked, more))
@@ -144,12 +133,12 @@ async fn usage(
     }
     let mut usage = Usage::default();
     for row in &batch.query(&shared.sql.admit_usage, &[&keys, &periods, &ids]).await? {
-        let count: i64 = rows::get(row, 3)?;
-        let key = || rows::get::<String>(row, 1);
-        match rows::get::<&str>(row, 0)? {
+        let count: i64 = rows::get(row, "n")?;
+        let key = || rows::get::<String>(row, "key");
+        match rows::get::<&str>(row, "what")? {
             "permits" => drop(usage.permits.insert(key()?, count.unsigned_abs())),
-            "held" => drop(usage.held.insert((JobId::from(rows::get::<Uuid>(row, 2)?), key()?))),
-            "rate" => drop(usage.rates.insert(key()?, (count.unsigned_abs(), rows::get(row, 4)?))),
+            "held" => drop(usage.held.insert((JobId::from(rows::get::<Uuid>(row, "job_id")?), key()?))),
+            "rate" => drop(usage.rates.insert(key()?, (count.unsigned_abs(), rows::get(row, "oldest")?))),
             _ => usage.now = count,
         }
     }
@@ -206,9 +195,9 @@ async fn apply(batch: &EngineTransaction, shared: &Shared, plan: &Plan) -> Resul
         )
         .await?;
     let row = rows::single(&rows)?;
-    let queues: Option<Vec<String>> = rows::get(row, 1)?;
+    let queues: Option<Vec<String>> = rows::get(row, "queues")?;
     Ok(Admitted {
-        jobs: rows::get::<i64>(row, 0)?.unsigned_abs(),
+        jobs: rows::get::<i64>(row, "jobs")?.unsigned_abs(),
         queues: queues.unwrap_or_default(),
         ..Admitted::default()
     })

@@ -6,12 +6,12 @@ use tokio::time::{Instant, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error as PgError, Row};
 
-use super::Shared;
 use super::cancel::cancel;
 use super::connect::Conn;
-use super::engine_transaction::EngineTransaction;
-use super::error::{ErrorContext, lost_connection, stale_statement, unanswered};
+use super::driver_error::{role_changed, stale_statement};
+use super::error::{ErrorContext, lost_connection, unanswered};
 use super::pool::{ENGINE_CONNECTIONS, Object, Pool};
+use super::shared::Shared;
 use super::statements::Statement;
 use crate::error::{Error, Result};
 
@@ -28,7 +28,7 @@ pub(super) async fn query(
         let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
         client.query_typed(&statement.sql, &typed).await
     } else {
-        let prepared = client.prepare_typed_cached(&statement.sql, statement.types).await?;
+        let prepared = client.prepare_typed_cached(&statement.sql, &statement.types).await?;
         client.query(&prepared, params).await
     }
 }
@@ -75,26 +75,6 @@ impl Shared {
         self.query_once(client, deadline, context, statement, params)
             .await
             .map_err(|error| if unanswered(&error) { context.commit_unknown(error) } else { error })
-    }
-
-    /// Like [`engine`](Self::engine), for statements with a filter. Most filter fields are unset, and only a plan for the actual values can
-    /// leave those out and use an index for the rest.
-    pub(super) async fn engine_filtered(
-        self: &Arc<Self>,
-        what: &'static str,
-        statement: &Statement,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>> {
-        let mut batch = EngineTransaction::begin_planned(self, what).await?;
-        let mut answer = batch.answer(statement, params).await?;
-        if answer.as_ref().is_err_and(stale_statement) {
-            batch.roll_back().await?;
-            batch = EngineTransaction::begin_planned(self, what).await?;
-            answer = batch.answer(statement, params).await?;
-        }
-        let rows = answer.map_err(|error| ErrorContext { what, label: &self.label }.explain(error))?;
-        batch.commit().await?;
-        Ok(rows)
     }
 
     async fn engine_call(
@@ -210,5 +190,22 @@ impl Shared {
     pub(super) fn forget_statements(&self, conn: &Conn) {
         conn.statement_cache.clear();
         self.engine.manager().forget_statements();
+    }
+
+    /// Returns a connection to its pool, unless it is retired.
+    pub(super) fn give_back(&self, object: Object) {
+        if self.target.is_retired(&object.info) {
+            drop(Object::take(object));
+        }
+    }
+
+    /// Reacts to a server error: if the server's role has changed or it is shutting down, drops all idle connections to it.
+    pub(super) fn heed(&self, conn: &Conn, error: &tokio_postgres::Error) {
+        if !role_changed(error) || !self.target.retire(&conn.info.endpoint) {
+            return;
+        }
+        for pool in [&self.user, &self.engine] {
+            pool.retain(|pooled, _| !self.target.is_retired(&pooled.info));
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Shared, rows};
+use super::rows;
+use super::shared::Shared;
 use crate::error::Result;
 use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
@@ -28,7 +29,7 @@ pub(super) async fn repair_clock(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>
             None => shared.engine("repaired what a wrong clock wrote", statement, &[]).await?,
         };
         let row = rows::single(&answer)?;
-        found.extend(skewed_rows(what, rows::get(row, 0)?, rows::get(row, 1)?));
+        found.extend(skewed_rows(what, rows::get(row, "n")?, rows::get(row, "far_us")?));
     }
     Ok(found)
 }
@@ -38,7 +39,7 @@ pub(super) async fn clock_skew(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>> 
     let found = shared.engine("look for what lies ahead of the clock", &shared.sql.clock_skew, &[&hold]).await?;
     let mut all = Vec::with_capacity(found.len());
     for row in &found {
-        all.extend(skewed_rows(rows::get(row, 0)?, rows::get(row, 1)?, rows::get(row, 2)?));
+        all.extend(skewed_rows(rows::get(row, "what")?, rows::get(row, "n")?, rows::get(row, "far_us")?));
     }
     Ok(all)
 }

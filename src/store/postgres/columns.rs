@@ -7,26 +7,19 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::job_columns::Content;
 use super::rows;
 use super::statements::{Statement, Statements};
 use super::types::{JsonParam, keyed};
 use crate::error::Result;
-use crate::job::{Due, JobId, JobMessage, Payload};
+use crate::job::{Due, JobId, JobMessage};
 use crate::store::statement_size::{ByteBudget, message_size};
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
 /// Messages as one array per column.
 #[derive(Default)]
 pub(super) struct MessageColumns<'a> {
-    ids: Vec<Uuid>,
-    kinds: Vec<&'a str>,
-    queues: Vec<&'a str>,
-    ranks: Vec<i16>,
-    max_attempts: Vec<i32>,
-    payloads: Vec<Option<JsonParam<'a>>>,
-    bodies: Vec<Option<&'a [u8]>>,
-    content_types: Vec<Option<&'a str>>,
-    headers: Vec<Option<JsonParam<'a>>>,
+    content: Content<'a>,
     delays: Vec<Option<i64>>,
     ats: Vec<Option<Timestamp>>,
     given: Vec<bool>,
@@ -124,24 +117,7 @@ impl<'a> MessageColumns<'a> {
     }
 
     fn push(&mut self, message: &'a JobMessage, [headers, options]: &'a [Option<String>; 2], own: bool) {
-        self.ids.push(*message.id.as_uuid());
-        self.kinds.push(&message.kind);
-        self.queues.push(&message.queue);
-        self.ranks.push(-message.priority);
-        self.max_attempts.push(i32::try_from(message.max_attempts).unwrap_or(i32::MAX));
-        match &message.payload {
-            Payload::Json(raw) => {
-                self.payloads.push(Some(JsonParam(raw.get())));
-                self.bodies.push(None);
-                self.content_types.push(None);
-            }
-            Payload::Bytes { content_type, body } => {
-                self.payloads.push(None);
-                self.bodies.push(Some(body));
-                self.content_types.push(Some(content_type));
-            }
-        }
-        self.headers.push(headers.as_deref().map(JsonParam));
+        self.content.push(message, headers.as_deref());
         self.options.push(options.as_deref().map(JsonParam));
         self.telling |= message.options.group.is_some() || message.options.ttl.is_some();
         if message.options.unique.is_some() {
@@ -173,10 +149,10 @@ impl<'a> MessageColumns<'a> {
         {
             Shape::Any
         } else if hidden {
-            if self.ids.len() == 1 { Shape::OneHidden } else { Shape::Hidden }
+            if self.content.ids.len() == 1 { Shape::OneHidden } else { Shape::Hidden }
         } else if with_options {
             if self.are_alike() { Shape::AlikeOptions } else { Shape::Options }
-        } else if self.ids.len() == 1 {
+        } else if self.content.ids.len() == 1 {
             Shape::One
         } else if self.are_alike() {
             Shape::Alike
@@ -186,58 +162,20 @@ impl<'a> MessageColumns<'a> {
     }
 
     fn are_alike(&self) -> bool {
-        fn same<T: PartialEq>(values: &[T]) -> bool {
-            values.split_first().is_none_or(|(first, rest)| rest.iter().all(|value| value == first))
-        }
-        same(&self.kinds)
-            && same(&self.queues)
-            && same(&self.ranks)
-            && same(&self.max_attempts)
-            && self.payloads.iter().all(Option::is_some)
-            && self.headers.iter().all(Option::is_none)
+        self.content.alike().is_some()
     }
 
     fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+        self.content.ids.is_empty()
     }
 
     pub(super) fn ids(&self) -> &[Uuid] {
-        &self.ids
+        &self.content.ids
     }
 
     /// Returns the ids that the senders chose.
     pub(super) fn given(&self) -> impl Iterator<Item = Uuid> {
-        self.ids.iter().zip(&self.given).filter(|(_, given)| **given).map(|(id, _)| *id)
-    }
-
-    /// Returns the parameters that every statement takes.
-    fn content(&self) -> Vec<&(dyn ToSql + Sync)> {
-        vec![
-            &self.ids,
-            &self.kinds,
-            &self.queues,
-            &self.ranks,
-            &self.max_attempts,
-            &self.payloads,
-            &self.bodies,
-            &self.content_types,
-            &self.headers,
-        ]
-    }
-
-    /// Returns the same parameters for one message.
-    fn first(&self) -> Vec<&(dyn ToSql + Sync)> {
-        vec![
-            &self.ids[0],
-            &self.kinds[0],
-            &self.queues[0],
-            &self.ranks[0],
-            &self.max_attempts[0],
-            &self.payloads[0],
-            &self.bodies[0],
-            &self.content_types[0],
-            &self.headers[0],
-        ]
+        self.content.ids.iter().zip(&self.given).filter(|(_, given)| **given).map(|(id, _)| *id)
     }
 
     /// Returns when the rows are due, whether their ids were given (and so may exist already), and how long the rows stay hidden.
@@ -252,7 +190,7 @@ impl<'a> MessageColumns<'a> {
 
     /// Returns the parameters that `receive` shares with the general flush.
     pub(super) fn general(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let mut params = self.content();
+        let mut params = self.content.arrays();
         params.extend(self.dues());
         params
     }
@@ -260,26 +198,25 @@ impl<'a> MessageColumns<'a> {
     /// Returns the parameters of the chosen statement.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         match self.shape {
-            Shape::One | Shape::OneNamed => return self.first(),
+            Shape::One | Shape::OneNamed => return self.content.first(),
             Shape::OneHidden => {
-                let mut params = self.first();
+                let mut params = self.content.first();
                 params.push(&self.hidden_fors[0]);
                 return params;
             }
             _ => {}
         }
         if matches!(self.shape, Shape::Alike | Shape::AlikeOptions)
-            && let (Some(kind), Some(queue), Some(rank), Some(attempts)) =
-                (self.kinds.first(), self.queues.first(), self.ranks.first(), self.max_attempts.first())
+            && let Some((payloads, alike)) = self.content.alike()
         {
-            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.ids, &self.payloads];
+            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.content.ids, payloads];
             if self.shape == Shape::AlikeOptions {
                 params.push(&self.options);
             }
-            params.extend([kind as &(dyn ToSql + Sync), queue, rank, attempts]);
+            params.extend(alike);
             return params;
         }
-        let mut params = self.content();
+        let mut params = self.content.arrays();
         match self.shape {
             Shape::One | Shape::OneNamed | Shape::OneHidden | Shape::Alike | Shape::AlikeOptions | Shape::Ready => {}
             Shape::Options => params.push(&self.options),
@@ -333,22 +270,22 @@ impl<'a> MessageColumns<'a> {
 
     /// Reads which rows were inserted, and by which transaction if the statement returns its id.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
-        let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
+        let xid = rows.first().map(|row| rows::get(row, "xid")).transpose()?;
         if !matches!(self.shape, Shape::Any | Shape::Owned) {
-            return Ok((Inserted { rows: self.ids.len() as u64, ..Inserted::default() }, xid(0)?));
+            return Ok((Inserted { rows: self.content.ids.len() as u64, ..Inserted::default() }, xid));
         }
         let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };
         for row in rows {
-            if rows::get(row, 3)? {
-                let (id, location) = (rows::get::<Uuid>(row, 0)?, rows::location(row, 5)?);
+            if rows::get(row, "owned")? {
+                let (id, location) = (rows::get::<Uuid>(row, "id")?, rows::location(row, "ctid")?);
                 inserted.owned.push(OwnedInsert {
                     id: JobId::from(id),
-                    seq: rows::get(row, 1)?,
-                    created_at: rows::get(row, 2)?,
+                    seq: rows::get(row, "seq")?,
+                    created_at: rows::get(row, "created_at")?,
                     location: if self.keyed.contains(&id) { keyed(location) } else { location },
                 });
             }
         }
-        Ok((inserted, xid(4)?))
+        Ok((inserted, xid))
     }
 }

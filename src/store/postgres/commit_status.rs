@@ -11,7 +11,8 @@ use super::client::query;
 use super::connect::{Conn, Endpoint};
 use super::error::ErrorContext;
 use super::pool::{ENGINE_CONNECTIONS, Object};
-use super::{Shared, rows};
+use super::rows;
+use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Facts that identify a transaction to the server. Jobwright's own writing statements collect them early, because an answer requested

@@ -14,9 +14,8 @@ use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Error as PgError, Notification, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::{role_changed, stands_alone};
+use super::driver_error::{classify, role_changed, stands_alone, why};
 use super::options::{PgOptions, Server, Wanted};
-use super::server::why;
 use super::tls;
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::{Error, Result};
@@ -103,6 +102,22 @@ impl std::ops::DerefMut for Conn {
 /// The reason why each of the servers tried was unusable.
 #[derive(Debug)]
 pub(super) struct Failures(pub(super) Vec<(String, Failure)>);
+
+/// For logs.
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (label, failure)) in self.0.iter().enumerate() {
+            let comma = if n > 0 { "; " } else { "" };
+            match failure {
+                Failure::Driver(error) => write!(f, "{comma}{label}: {}", classify(error).1)?,
+                Failure::Silent(bound) => write!(f, "{comma}{label}: no answer within {bound:?}")?,
+                Failure::Unknown(error) => write!(f, "{comma}{label}: {error}")?,
+                Failure::Role(wanted) => write!(f, "{comma}{label}: not {}", wanted.as_str())?,
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Why one server was unusable.
 #[derive(Debug)]

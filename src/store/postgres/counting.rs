@@ -7,14 +7,11 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
 use super::range::Ranges;
-use super::unreadable::sort_out;
-use super::{Shared, rows};
+use super::rows;
+use super::shared::Shared;
+use super::unreadable::claimed;
 use crate::error::Result;
 use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Scope};
-
-/// The column with the id of a claimed job. It is null in the answer's last row.
-const ID: usize = 0;
-const ALLOWED: usize = 15;
 
 /// Returns the key that a limit is counted under.
 fn key(counted: &Counted<'_>) -> String {
@@ -76,24 +73,21 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
             ],
         )
         .await?;
-    let is_claimed = |row: &Row| matches!(rows::get::<Option<uuid::Uuid>>(row, ID), Ok(Some(_)));
-    let (claimed, told): (Vec<Row>, Vec<Row>) = answer.into_iter().partition(is_claimed);
+    let is_claimed = |row: &Row| matches!(rows::get::<Option<uuid::Uuid>>(row, "id"), Ok(Some(_)));
+    let (rows, told): (Vec<Row>, Vec<Row>) = answer.into_iter().partition(is_claimed);
     let told = rows::single(&told)?;
-    let recount = rows::get::<Option<Vec<i32>>>(told, ALLOWED + 3)?;
-    let micros = rows::get::<Option<i64>>(told, ALLOWED + 1)?;
+    let recount = rows::get::<Option<Vec<i32>>>(told, "recount")?;
+    let micros = rows::get::<Option<i64>>(told, "wait_us")?;
     let allowed = Allowed {
-        jobs: usize::try_from(rows::get::<i64>(told, ALLOWED)?).unwrap_or(0),
+        jobs: usize::try_from(rows::get::<i64>(told, "allowed")?).unwrap_or(0),
         wait: micros.map(|micros| std::time::Duration::from_micros(micros.max(0).unsigned_abs())),
-        unblocked: rows::get(told, ALLOWED + 2)?,
+        unblocked: rows::get(told, "unblocked")?,
         written: recount.is_some(),
         recount: recount.into_iter().flatten().filter_map(|place| usize::try_from(place - 1).ok()).collect(),
-        waits: rows::get(told, ALLOWED + 4)?,
-        passed_over: rows::get(told, ALLOWED + 5)?,
+        waits: rows::get(told, "waits")?,
+        passed_over: rows::get(told, "passed_over")?,
     };
-    // An UPDATE returns rows in no guaranteed order.
-    let (jobs, unreadable) = sort_out(&claimed, |_| Ok(request.queue))?;
-    super::unreadable::settle_all(shared, Some(request.node), &unreadable).await;
-    Ok(Claimed { jobs, reserved_from: None, allowed: Some(allowed) })
+    Ok(Claimed { jobs: claimed(shared, request.node, &rows).await?, reserved_from: None, allowed: Some(allowed) })
 }
 
 #[cfg(test)]

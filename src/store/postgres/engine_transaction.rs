@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{Error as PgError, Row};
 
-use super::Shared;
 use super::client::{ConnectionLease, Params, query};
-use super::error::{ErrorContext, lost_connection, stale_statement};
+use super::driver_error::stale_statement;
+use super::error::{ErrorContext, lost_connection};
 use super::pool::ENGINE_CONNECTIONS;
+use super::shared::Shared;
 use super::statements::Statement;
 use crate::error::Result;
 
@@ -105,5 +106,27 @@ impl EngineTransaction {
             self.shared.heed(conn, &error);
             context.explain(error)
         })
+    }
+}
+
+impl Shared {
+    /// Like [`engine`](Self::engine), for statements with a filter. Most filter fields are unset, and only a plan for the actual values can
+    /// leave those out and use an index for the rest.
+    pub(super) async fn engine_filtered(
+        self: &Arc<Self>,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>> {
+        let mut batch = EngineTransaction::begin_planned(self, what).await?;
+        let mut answer = batch.answer(statement, params).await?;
+        if answer.as_ref().is_err_and(stale_statement) {
+            batch.roll_back().await?;
+            batch = EngineTransaction::begin_planned(self, what).await?;
+            answer = batch.answer(statement, params).await?;
+        }
+        let rows = answer.map_err(|error| ErrorContext { what, label: &self.label }.explain(error))?;
+        batch.commit().await?;
+        Ok(rows)
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Shared, rows};
+use super::rows;
+use super::shared::Shared;
 use crate::error::Result;
 use crate::store::Expired;
 use crate::store::expiring::EXPIRED;
@@ -13,9 +14,9 @@ pub(super) async fn expire_jobs(shared: &Arc<Shared>, limit: usize) -> Result<Ex
         .engine_once("remove expired jobs", &shared.sql.expire_jobs, &[&rows::count(limit.max(1)), &EXPIRED])
         .await?;
     let row = rows::single(&rows)?;
-    let next: Option<i64> = rows::get(row, 1)?;
+    let next: Option<i64> = rows::get(row, "next_us")?;
     Ok(Expired {
-        jobs: rows::get::<i64>(row, 0)?.unsigned_abs(),
+        jobs: rows::get::<i64>(row, "jobs")?.unsigned_abs(),
         next: next.map(|us| Duration::from_micros(us.max(0).unsigned_abs())),
     })
 }

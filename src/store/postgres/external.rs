@@ -7,12 +7,14 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::claim::{SettlementColumns, columns, first_of_each, ids_of, queued, take_chunk, verdict, waiting_in};
+use super::claim::waiting_in;
 use super::nodes::handlers_ended;
 use super::range::Ranges;
+use super::rows;
+use super::settle::{SettlementColumns, first_of_each, take_chunk, verdict};
+use super::shared::Shared;
 use super::types::JsonParam;
-use super::unreadable::clear_away;
-use super::{Shared, rows};
+use super::unreadable::{clear_away, settled, sort_out};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE, ReportKey};
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
@@ -36,7 +38,11 @@ pub(super) async fn hand_out(
         Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await => take().await?,
         taken => taken?,
     };
-    queued(shared, None, &rows).await
+    let (jobs, unreadable) = sort_out(&rows)?;
+    if !unreadable.is_empty() {
+        settled(&settle(shared, &unreadable).await);
+    }
+    Ok(jobs)
 }
 
 pub(super) async fn report_key(shared: &Arc<Shared>) -> Result<ReportKey> {
@@ -48,7 +54,7 @@ pub(super) async fn report_key(shared: &Arc<Shared>) -> Result<ReportKey> {
 }
 
 pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {
-    let (ids, versions) = columns(fences);
+    let (ids, versions) = rows::fence_columns(fences);
     let rows = shared.engine("take back jobs that were handed out", &shared.sql.take_back, &[&ids, &versions]).await?;
     refused(shared, fences.iter().copied(), rows.len()).await?;
     Ok(rows.len() as u64)
@@ -75,9 +81,9 @@ pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Res
         // The rest goes before what is left, because the first report on a job counts.
         left.splice(..0, round.split_off(fit));
         for row in complete_chunk(shared, &round).await? {
-            completed.ids.push(JobId::from(rows::get::<Uuid>(&row, 0)?));
-            completed.replies |= rows::get::<bool>(&row, 1)?;
-            completed.unblocks |= rows::get::<bool>(&row, 2)?;
+            completed.ids.push(JobId::from(rows::get::<Uuid>(&row, "id")?));
+            completed.replies |= rows::get::<bool>(&row, "replies")?;
+            completed.unblocks |= rows::get::<bool>(&row, "admitted")?;
         }
     }
     refused(shared, done.iter().map(|one| one.fence), completed.ids.len()).await?;
@@ -87,7 +93,7 @@ pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Res
 
 async fn complete_chunk(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result<Vec<Row>> {
     let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
-    let (ids, versions) = columns(&fences);
+    let (ids, versions) = rows::fence_columns(&fences);
     // Each job might need a reply; only the rows say which ones do.
     let replies: Vec<Uuid> = round.iter().map(|_| JobId::new().into()).collect();
     let mut payloads = Vec::with_capacity(round.len());
@@ -127,7 +133,7 @@ pub(super) async fn settle(shared: &Arc<Shared>, settlements: &[Settlement]) -> 
                 &[&ids, &versions, &verdicts, &delays, &errors, &details],
             )
             .await?;
-        accepted.extend(ids_of(&rows)?);
+        accepted.extend(rows::job_ids(&rows)?);
     }
     refused(shared, settlements.iter().map(|one| one.fence), accepted.len()).await?;
     Ok(accepted)
@@ -139,12 +145,12 @@ pub(super) async fn extend(shared: &Arc<Shared>, extensions: &[Extension]) -> Re
     while !left.is_empty() {
         let round = first_of_each(&mut left, |one| one.fence.id);
         let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
-        let (ids, versions) = columns(&fences);
+        let (ids, versions) = rows::fence_columns(&fences);
         let leases: Vec<Option<i64>> = round.iter().map(|one| one.lease.map(rows::micros)).collect();
         let rows = shared
             .engine("extend leases of external workers", &shared.sql.extend_external, &[&ids, &versions, &leases])
             .await?;
-        accepted.extend(ids_of(&rows)?);
+        accepted.extend(rows::job_ids(&rows)?);
     }
     Ok(accepted)
 }
@@ -163,5 +169,5 @@ pub(super) async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<Release
         .await?;
     let row = rows::single(&rows)?;
     let number = |column| rows::get::<i64>(row, column).map(i64::unsigned_abs);
-    Ok(Released { waiting: number(0)?, dead: number(1)?, ended: number(2)? })
+    Ok(Released { waiting: number("waiting")?, dead: number("dead")?, ended: number("ended")? })
 }

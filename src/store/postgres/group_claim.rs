@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::claim::{columns, queued};
+use super::rows;
+use super::shared::Shared;
 use super::types::tid;
-use super::{Shared, rows};
+use super::unreadable::claimed as read_claimed;
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobId, NodeId};
 use crate::store::admission::group_key;
 use crate::store::{GroupClaim, GroupsClaimed};
-
-/// The column with the queue of a claimed job. It is null for a completed one.
-const QUEUE: usize = 15;
 
 pub(super) async fn complete_and_claim_next(
     shared: &Arc<Shared>,
@@ -27,7 +24,7 @@ pub(super) async fn complete_and_claim_next(
 ) -> Result<GroupsClaimed> {
     let (ended, places): (Vec<Fence>, Vec<_>) =
         ended.iter().filter_map(|fence| tid(fence.location).map(|location| (*fence, location))).unzip();
-    let (ids, versions) = columns(&ended);
+    let (ids, versions) = rows::fence_columns(&ended);
     let groups = Groups::new(groups_wanted);
     let params: [&(dyn ToSql + Sync); 13] = [
         &node.0,
@@ -46,10 +43,14 @@ pub(super) async fn complete_and_claim_next(
     ];
     let tried = "complete jobs and claim the next of their groups";
     let rows = shared.engine_once(tried, &shared.sql.complete_and_claim_next, &params).await?;
-    let is_claimed = |row: &Row| matches!(rows::get::<Option<&str>>(row, QUEUE), Ok(Some(_)));
-    let (claimed, done): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(is_claimed);
-    let accepted = done.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<_>>()?;
-    Ok(GroupsClaimed { accepted, next: queued(shared, Some(node), &claimed).await? })
+    let (mut accepted, mut claimed) = (Vec::with_capacity(ended.len()), Vec::new());
+    for row in rows {
+        match rows::get::<Option<Uuid>>(&row, "done")? {
+            Some(done) => accepted.push(JobId::from(done)),
+            None => claimed.push(row),
+        }
+    }
+    Ok(GroupsClaimed { accepted, next: read_claimed(shared, node, &claimed).await? })
 }
 
 /// The groups as one array per column.

@@ -9,10 +9,10 @@ use tokio::time::timeout;
 use tokio_postgres::Notification;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Shared;
 use super::connect::{Conn, Target};
 use super::error::ErrorContext;
 use super::server::ServerLabel;
+use super::shared::Shared;
 use super::statements::channel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Hint, HintStream};

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{Shared, rows};
+use super::rows;
+use super::shared::Shared;
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
 use crate::store::{HistoryEntry, HistoryFilter, JobResult};
@@ -16,7 +17,7 @@ pub(super) async fn history(shared: &Arc<Shared>, filter: &HistoryFilter, limit:
     let (behind, seq) = behind.unzip();
     let id: Option<Uuid> = id.map(Into::into);
     let outcomes: Option<Vec<&str>> = outcomes.as_ref().map(|all| all.iter().map(|one| one.as_str()).collect());
-    let [since, until] = [ended.since, ended.until].map(super::admin::moment);
+    let [since, until] = [ended.since, ended.until].map(rows::moment);
     let rows = shared
         .engine_filtered(
             "read the history",
@@ -29,17 +30,17 @@ pub(super) async fn history(shared: &Arc<Shared>, filter: &HistoryFilter, limit:
 
 pub(super) async fn prune_history(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
     let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-    count(&shared.engine("prune the history", &shared.sql.prune_history, params).await?)
+    rows::single_count(&shared.engine("prune the history", &shared.sql.prune_history, params).await?)
 }
 
 pub(super) async fn prune_audit(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
     let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-    count(&shared.engine("forget the old audit", &shared.sql.prune_audit, params).await?)
+    rows::single_count(&shared.engine("forget the old audit", &shared.sql.prune_audit, params).await?)
 }
 
 pub(super) async fn prune_dead_letters(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
     let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-    count(&shared.engine("remove old dead letters", &shared.sql.prune_dead_letters, params).await?)
+    rows::single_count(&shared.engine("remove old dead letters", &shared.sql.prune_dead_letters, params).await?)
 }
 
 pub(super) async fn result(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobResult>> {
@@ -47,34 +48,30 @@ pub(super) async fn result(shared: &Arc<Shared>, id: JobId) -> Result<Option<Job
     let Some(row) = rows.first() else { return Ok(None) };
     Ok(Some(JobResult {
         id,
-        kind: rows::get(row, 0)?,
-        payload: rows::json_payload(row, 1)?,
-        created_at: rows::get(row, 2)?,
-        expires_at: rows::get(row, 3)?,
+        kind: rows::get(row, "kind")?,
+        payload: rows::json_payload(row, "payload")?,
+        created_at: rows::get(row, "created_at")?,
+        expires_at: rows::get(row, "expires_at")?,
     }))
 }
 
 pub(super) async fn prune_results(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
-    count(&shared.engine("prune results", &shared.sql.prune_results, &[&rows::count(limit)]).await?)
-}
-
-pub(super) fn count(rows: &[Row]) -> Result<u64> {
-    Ok(rows::get::<i64>(rows::single(rows)?, 0)?.unsigned_abs())
+    rows::single_count(&shared.engine("prune results", &shared.sql.prune_results, &[&rows::count(limit)]).await?)
 }
 
 fn entry(row: &Row) -> Result<HistoryEntry> {
     Ok(HistoryEntry {
-        id: JobId::from(rows::get::<Uuid>(row, 0)?),
-        seq: rows::get(row, 1)?,
-        kind: rows::get(row, 2)?,
-        queue: rows::get(row, 3)?,
-        outcome: rows::get::<&str>(row, 4)?.parse()?,
-        attempt: rows::attempts(rows::get(row, 5)?),
-        created_at: rows::get(row, 6)?,
-        started_at: rows::get(row, 7)?,
-        ended_at: rows::get(row, 8)?,
-        node: rows::get::<Option<i64>>(row, 9)?.map(NodeId),
-        tenant: rows::get(row, 10)?,
-        error: rows::get(row, 11)?,
+        id: JobId::from(rows::get::<Uuid>(row, "job_id")?),
+        seq: rows::get(row, "seq")?,
+        kind: rows::get(row, "kind")?,
+        queue: rows::get(row, "queue")?,
+        outcome: rows::get::<&str>(row, "outcome")?.parse()?,
+        attempt: rows::attempts(rows::get(row, "attempt")?),
+        created_at: rows::get(row, "created_at")?,
+        started_at: rows::get(row, "started_at")?,
+        ended_at: rows::get(row, "ended_at")?,
+        node: rows::get::<Option<i64>>(row, "node")?.map(NodeId),
+        tenant: rows::get(row, "tenant")?,
+        error: rows::get(row, "error")?,
     })
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::Shared;
 use super::client::Params;
 use super::columns::{MessageColumns, Texts};
 use super::engine_transaction::EngineTransaction;
 use super::error::{ErrorContext, unanswered};
+use super::shared::Shared;
 use super::statements::Statement;
 use super::unique::{Keys, given};
 use crate::error::{Error, Result};

@@ -1,22 +1,19 @@
 //! Actions of operators: see `store::job_operations`.
 
 use std::sync::Arc;
-use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::admin::{Filter, affected};
+use super::audit::Audit;
 use super::client::Params;
 use super::engine_transaction::EngineTransaction;
+use super::filter::{Filter, affected};
+use super::shared::Shared;
 use super::statements::Statement;
-use super::types::{JsonParam, JsonText};
-use super::{Shared, retry, rows};
-use crate::error::{Error, ErrorKind, Result};
+use super::{retry, rows};
+use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::job_operations::{Chunk, check_name, what};
-use crate::store::{
-    Action, AffectedJobs, AuditEntry, AuditFilter, Change, DueChange, Hint, JobFilter, JobState, OperatorOptions,
-    Released,
-};
+use crate::store::{Action, AffectedJobs, Change, DueChange, Hint, JobFilter, JobState, OperatorOptions, Released};
 
 /// How many jobs of a dead node are released in one transaction.
 const RELEASED: usize = 500;
@@ -56,7 +53,9 @@ pub(super) async fn stale_claims(shared: &Arc<Shared>, node: NodeId, fences: &[F
         fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
     let sql = &shared.sql.stale_claims;
     let rows = shared.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
-    rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
+    rows.iter()
+        .map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, "id")?), rows::get(row, "version")?)))
+        .collect()
 }
 
 pub(super) async fn evict(shared: &Arc<Shared>, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
@@ -82,12 +81,6 @@ pub(super) async fn evict(shared: &Arc<Shared>, node: NodeId, by: Option<&str>) 
     }
 }
 
-pub(super) async fn audit(shared: &Arc<Shared>, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
-    let AuditFilter { who, action, before } = filter;
-    let params: Params<'_> = &[before, who, action, &rows::count(limit)];
-    shared.engine_filtered("read the audit", &shared.sql.audit, params).await?.iter().map(entry).collect()
-}
-
 async fn count(shared: &Arc<Shared>, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
     if let Some(options) = action.retry(true) {
         return retry::count(shared, filter, &options).await;
@@ -106,7 +99,7 @@ async fn parts(shared: &Arc<Shared>, filter: &JobFilter, action: &Action) -> Res
     let limit = action.retry(false).as_ref().and_then(retry::limit);
     let asked = Filter::from(filter);
     let rows = shared.engine_filtered("choose jobs", &shared.sql.choose, &asked.params(&[&states, &limit])).await?;
-    let ids = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<Vec<_>>>()?;
+    let ids = rows::job_ids(&rows)?;
     Ok(Chunk::cut(filter, &ids))
 }
 
@@ -144,7 +137,7 @@ async fn apply(
     let rank = change.priority.map(|priority| -priority);
     let attempts = change.max_attempts.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
     let (at, wait) = match change.due {
-        Some(DueChange::At(at)) => (super::admin::moment(Some(at)), None),
+        Some(DueChange::At(at)) => (rows::moment(Some(at)), None),
         Some(DueChange::In(delay)) => (None, Some(rows::micros(delay))),
         None => (None, None),
     };
@@ -186,49 +179,8 @@ async fn run(
     let rows = batch.query(statement, &filter.params(own)).await?;
     let mut ids = Vec::new();
     for row in &rows {
-        let some: Option<Vec<Uuid>> = rows::get(row, 2)?;
+        let some: Option<Vec<Uuid>> = rows::get(row, "ids")?;
         ids.extend(some.unwrap_or_default().into_iter().map(JobId::from));
     }
     Ok((affected(&rows)?, ids))
-}
-
-/// The audit entry of one action, however many transactions that takes.
-struct Audit<'a> {
-    by: Option<&'a str>,
-    action: &'static str,
-    what: serde_json::Value,
-    entry: Option<i64>,
-}
-
-impl Audit<'_> {
-    async fn write(&mut self, batch: &EngineTransaction, shared: &Shared, counts: &AffectedJobs) -> Result<()> {
-        let Some(by) = self.by else { return Ok(()) };
-        let counts = serde_json::json!(counts).to_string();
-        let sql = &shared.sql;
-        if let Some(id) = self.entry {
-            return batch.query(&sql.audit_count, &[&id, &JsonParam(&counts)]).await.map(drop);
-        }
-        let what = self.what.to_string();
-        let params: Params<'_> = &[&by, &self.action, &JsonParam(&what), &JsonParam(&counts)];
-        let rows = batch.query(&sql.audit_write, params).await?;
-        self.entry = Some(rows::get(rows::single(&rows)?, 0)?);
-        Ok(())
-    }
-}
-
-fn entry(row: &Row) -> Result<AuditEntry> {
-    let json = |column| {
-        let JsonText(text) = rows::get(row, column)?;
-        serde_json::from_str(text).map_err(|error| {
-            Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(error)
-        })
-    };
-    Ok(AuditEntry {
-        id: rows::get(row, 0)?,
-        at: rows::get(row, 1)?,
-        who: rows::get(row, 2)?,
-        action: rows::get(row, 3)?,
-        what: json(4)?,
-        counts: json(5)?,
-    })
 }

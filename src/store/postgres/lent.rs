@@ -14,9 +14,9 @@ use super::commit_status::Evidence;
 use super::connect::Conn;
 use super::error::ErrorContext;
 use super::insert::in_parts;
+use super::shared::Shared;
 use super::statements::Statement;
 use super::unique::{Keys, given};
-use super::{Postgres, Shared};
 use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::unique::Taken;
@@ -43,8 +43,8 @@ impl<'t> PgTransactionRef<'t> {
         Self { shared, owner: Owner::Context { connection, evidence } }
     }
 
-    pub(crate) fn enlisted(store: &'t Postgres, transaction: &'t tokio_postgres::Transaction<'_>) -> Self {
-        Self { shared: &store.0, owner: Owner::Caller(transaction.client()) }
+    pub(super) fn of_caller(shared: &'t Arc<Shared>, transaction: &'t tokio_postgres::Transaction<'_>) -> Self {
+        Self { shared, owner: Owner::Caller(transaction.client()) }
     }
 
     /// Sets, releases or rolls back to a savepoint.

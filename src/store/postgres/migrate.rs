@@ -12,8 +12,9 @@ use tokio_postgres::types::Type;
 use super::client::ConnectionLease;
 use super::connect::Conn;
 use super::error::ErrorContext;
+use super::rows;
+use super::shared::Shared;
 use super::statements::render;
-use super::{Shared, rows};
 use crate::backoff::Reconnect;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::migration::{self, Applied, Migration, MigrationStatus};
@@ -137,12 +138,12 @@ fn applied(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>> {
     rows.iter()
         .map(|row| {
             Ok(Applied {
-                version: rows::get(row, 0)?,
-                name: rows::get(row, 1)?,
-                checksum: rows::get(row, 2)?,
-                at: rows::get(row, 3)?,
-                min_compatible: rows::get(row, 4)?,
-                is_filled: rows::get(row, 5)?,
+                version: rows::get(row, "version")?,
+                name: rows::get(row, "name")?,
+                checksum: rows::get(row, "checksum")?,
+                at: rows::get(row, "applied_at")?,
+                min_compatible: rows::get(row, "min_compatible")?,
+                is_filled: rows::get(row, "is_filled")?,
             })
         })
         .collect()

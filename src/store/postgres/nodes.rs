@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
 
-use super::claim::columns;
-use super::{Shared, rows, walk};
+use super::rows;
+use super::shared::Shared;
+use super::walk::Pages;
 use crate::error::{ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, JobId, NodeId, draw_node};
 use crate::store::{NodeHeartbeat, NodeInfo, Released};
@@ -29,13 +30,13 @@ pub(super) async fn node_heartbeats(shared: &Arc<Shared>) -> Result<Vec<NodeHear
     answer
         .iter()
         .map(|row| {
-            let lease: i64 = rows::get(row, 2)?;
+            let lease: i64 = rows::get(row, "lease_us")?;
             Ok(NodeHeartbeat {
-                node: NodeId(rows::get(row, 0)?),
-                heartbeats: rows::get(row, 1)?,
+                node: NodeId(rows::get(row, "id")?),
+                heartbeats: rows::get(row, "heartbeats")?,
                 lease: Duration::from_micros(lease.max(0).unsigned_abs()),
                 ended: false,
-                dead: rows::get(row, 3)?,
+                dead: rows::get(row, "dead")?,
             })
         })
         .collect()
@@ -74,15 +75,15 @@ pub(super) async fn release_lost(
 ) -> Result<Released> {
     let deaths = quarantine.map(|n| i64::from(n.get()));
     // Read before the walk: from here on these nodes own nothing that the walk could miss.
-    let quiet = ids(&shared.engine("look for nodes to forget", &shared.sql.idle_nodes, &[]).await?)?;
+    let quiet = rows::numbers(&shared.engine("look for nodes to forget", &shared.sql.idle_nodes, &[]).await?)?;
     let mut all = Released::default();
-    for range in walk::ranges(shared).await? {
+    for range in ranges(shared).await? {
         let left = limit - usize::try_from(all.total()).unwrap_or(usize::MAX).min(limit);
         let params: [&(dyn ToSql + Sync); 4] = [&rows::count(left), &deaths, &range.from(), &range.to()];
         let answer = shared.engine_once("release what dead nodes own", &shared.sql.release_lost, &params).await?;
         let row = rows::single(&answer)?;
-        all.waiting += rows::get::<i64>(row, 0)?.unsigned_abs();
-        all.dead += rows::get::<i64>(row, 1)?.unsigned_abs();
+        all.waiting += rows::get::<i64>(row, "waiting")?.unsigned_abs();
+        all.dead += rows::get::<i64>(row, "dead")?.unsigned_abs();
         if all.total() >= limit as u64 {
             shared.walked.stopped_in(&range);
             return Ok(all);
@@ -94,23 +95,25 @@ pub(super) async fn release_lost(
     Ok(all)
 }
 
+/// Returns the ranges of a walk over all current jobs.
+async fn ranges(shared: &Arc<Shared>) -> Result<Vec<Pages>> {
+    let answer = shared.engine("ask how many pages the jobs take", &shared.sql.job_pages, &[]).await?;
+    let pages: i64 = rows::get(rows::single(&answer)?, 0)?;
+    Ok(shared.walked.ranges(pages.unsigned_abs()))
+}
+
 /// Forgets dead nodes that own nothing any more. The first walk skipped rows locked by other transactions, so a second one looks for them.
 async fn forget(shared: &Arc<Shared>, mut quiet: Vec<i64>) -> Result<()> {
     if quiet.is_empty() {
         return Ok(());
     }
-    for range in walk::ranges(shared).await? {
+    for range in ranges(shared).await? {
         let params: [&(dyn ToSql + Sync); 3] = [&quiet, &range.from(), &range.to()];
-        let owning = ids(&shared.engine("look for jobs of dead nodes", &shared.sql.owners, &params).await?)?;
+        let owning = rows::numbers(&shared.engine("look for jobs of dead nodes", &shared.sql.owners, &params).await?)?;
         let owning: HashSet<i64> = owning.into_iter().collect();
         quiet.retain(|node| !owning.contains(node));
     }
     shared.engine("forget dead nodes", &shared.sql.forget_nodes, &[&quiet]).await.map(drop)
-}
-
-/// Returns the numbers in the first column.
-pub(super) fn ids(answer: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
-    answer.iter().map(|row| rows::get(row, 0)).collect()
 }
 
 pub(super) async fn release_unknown(
@@ -119,10 +122,10 @@ pub(super) async fn release_unknown(
     known: &[Fence],
     before: Option<ClaimNumber>,
 ) -> Result<u64> {
-    let (known, versions) = columns(known);
+    let (known, versions) = rows::fence_columns(known);
     let before = before.map(ClaimNumber::as_int4);
     let mut released = 0;
-    for range in walk::ranges(shared).await? {
+    for range in ranges(shared).await? {
         let params: [&(dyn ToSql + Sync); 6] = [&node.0, &known, &versions, &before, &range.from(), &range.to()];
         let answer = shared.engine("release what got lost on the way", &shared.sql.release_unknown, &params).await?;
         released += answer.len() as u64;
@@ -151,7 +154,7 @@ pub(super) async fn handlers_ended(shared: &Arc<Shared>, node: Option<NodeId>, f
     if fences.is_empty() {
         return Ok(0);
     }
-    let (ids, versions) = columns(fences);
+    let (ids, versions) = rows::fence_columns(fences);
     let params: [&(dyn ToSql + Sync); 3] = [&node.map(|node| node.0), &ids, &versions];
     let answer = shared.engine("free what a handler held", &shared.sql.handlers_ended, &params).await?;
     Ok(answer.len() as u64)

@@ -6,9 +6,7 @@ use std::time::Duration;
 use deadpool::Runtime;
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult, Timeouts};
 
-use super::Shared;
 use super::connect::{Conn, Failures, Target};
-use super::error::role_changed;
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 
@@ -90,25 +88,6 @@ impl Target {
             .timeouts(Timeouts { wait: Some(config.call_timeout), create: None, recycle: None })
             .build()
             .map_err(|e| Error::config(format!("the connection pool can't be built: {e}")))
-    }
-}
-
-impl Shared {
-    /// Returns a connection to its pool, unless it is retired.
-    pub(super) fn give_back(&self, object: Object) {
-        if self.target.is_retired(&object.info) {
-            drop(Object::take(object));
-        }
-    }
-
-    /// Reacts to a server error: if the server's role has changed or it is shutting down, drops all idle connections to it.
-    pub(super) fn heed(&self, conn: &Conn, error: &tokio_postgres::Error) {
-        if !role_changed(error) || !self.target.retire(&conn.info.endpoint) {
-            return;
-        }
-        for pool in [&self.user, &self.engine] {
-            pool.retain(|pooled, _| !self.target.is_retired(&pooled.info));
-        }
     }
 }
 

@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use std::sync::Arc;
 
-use super::history::count;
+use super::database::Postgres;
+use super::rows;
+use super::shared::Shared;
 use super::types::{JsonParam, JsonText};
-use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{JobProgress, Progress, ProgressUpdate};
@@ -29,17 +30,17 @@ impl Progress for Postgres {
     async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
         let rows = self.0.engine("read the progress of a job", &self.0.sql.progress, &[id.as_uuid()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let percent: Option<i16> = rows::get(row, 0)?;
-        let checkpoint: Option<JsonText<'_>> = rows::get(row, 2)?;
+        let percent: Option<i16> = rows::get(row, "percent")?;
+        let checkpoint: Option<JsonText<'_>> = rows::get(row, "checkpoint")?;
         Ok(Some(JobProgress {
             percent: percent.and_then(|percent| u8::try_from(percent).ok()),
-            note: rows::get(row, 1)?,
+            note: rows::get(row, "note")?,
             checkpoint: checkpoint.map(|JsonText(text)| rows::raw(text)).transpose()?,
-            at: rows::get(row, 3)?,
+            at: rows::get(row, "at")?,
         }))
     }
 }
 
 pub(super) async fn prune_progress(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
-    count(&shared.engine("prune progress", &shared.sql.prune_progress, &[&rows::count(limit)]).await?)
+    rows::single_count(&shared.engine("prune progress", &shared.sql.prune_progress, &[&rows::count(limit)]).await?)
 }

@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use super::client::Params;
 use super::columns::{MessageColumns, Texts};
+use super::rows;
+use super::shared::Shared;
 use super::transaction::PgTransaction;
-use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, Submission};
 use crate::store::broker::{SubmissionRecord, judge};
@@ -34,9 +35,9 @@ pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) ->
     if !seen.is_empty() {
         let rows = shared.engine("look up submissions", &shared.sql.submission_digests, &[&seen]).await?;
         for row in &rows {
-            let digest: &[u8] = rows::get(row, 1)?;
+            let digest: &[u8] = rows::get(row, "digest")?;
             let record = SubmissionRecord { stored: false, digest: digest.try_into().unwrap_or_default() };
-            records.insert(JobId::from(rows::get::<Uuid>(row, 0)?), record);
+            records.insert(JobId::from(rows::get::<Uuid>(row, "id")?), record);
         }
     }
     judge(submissions, &records).ok_or_else(|| {
@@ -87,9 +88,9 @@ async fn store_plain(
         params.push(columns.options());
         // May be repeated: rows already stored then count as known.
         for row in &shared.engine("store submissions", &shared.sql.receive, &params).await? {
-            let id = JobId::from(rows::get::<Uuid>(row, 0)?);
+            let id = JobId::from(rows::get::<Uuid>(row, "id")?);
             let digest = firsts.get(&id).copied().unwrap_or_default();
-            records.push((id, SubmissionRecord { stored: rows::get(row, 1)?, digest }));
+            records.push((id, SubmissionRecord { stored: rows::get(row, "stored")?, digest }));
         }
     }
     Ok(records)
@@ -106,7 +107,7 @@ async fn store_unique(
     let ids: Vec<Uuid> = messages.iter().map(|message| message.id.into()).collect();
     let params: Params<'_> = &[&ids, &digests(messages, firsts)];
     let rows = transaction.run("remember submissions", &shared.sql.remember_submissions, params).await?;
-    let novel = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<HashSet<_>>>()?;
+    let novel = rows::job_ids(&rows)?.into_iter().collect::<HashSet<_>>();
     let messages: Vec<JobMessage> = messages.iter().filter(|message| novel.contains(&message.id)).cloned().collect();
     if messages.is_empty() {
         transaction.rollback().await?;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::admin::{Filter, affected};
 use super::engine_transaction::EngineTransaction;
-use super::{Shared, rows};
+use super::filter::{Filter, affected};
+use super::rows;
+use super::shared::Shared;
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::dead_letter_groups::{Grouping, SCANNED};
@@ -60,13 +61,13 @@ pub(super) async fn dead_letter_groups(
     let mut grouping = Grouping::default();
     for row in &rows {
         grouping.add(DeadLetterGroup {
-            kind: rows::get(row, 0)?,
-            queue: rows::get(row, 1)?,
-            error: rows::get(row, 2)?,
-            count: rows::get::<i64>(row, 3)?.unsigned_abs(),
-            first: rows::get(row, 4)?,
-            last: rows::get(row, 5)?,
-            example: JobId::from(rows::get::<Uuid>(row, 6)?),
+            kind: rows::get(row, "kind")?,
+            queue: rows::get(row, "queue")?,
+            error: rows::get(row, "reason")?,
+            count: rows::get::<i64>(row, "count")?.unsigned_abs(),
+            first: rows::get(row, "first")?,
+            last: rows::get(row, "last")?,
+            example: JobId::from(rows::get::<Uuid>(row, "example")?),
         });
     }
     Ok(grouping.finish(limit))

@@ -7,9 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_postgres::types::ToSql;
 
+use super::database::Postgres;
 use super::{
-    Postgres, admin, admission, claim, clock, expiring, external, group_claim, hints, history, insert, job_operations,
-    maintenance, migrate, nodes, progress, queue_capacity, receive, retry, rows, rules, schedules,
+    admin, admission, aging, audit, claim, clock, delivered, expiring, external, group_claim, hints, history, insert,
+    job_operations, maintenance, migrate, nodes, progress, queue_capacity, receive, retry, rows, rules, schedules,
+    settle, status,
 };
 use crate::config::{DatabaseConfig, HistoryConfig};
 use crate::error::Result;
@@ -97,14 +99,14 @@ impl Acquire for Postgres {
         deliveries: &[Fence],
         kinds: Option<&[String]>,
     ) -> Result<Vec<Job>> {
-        claim::claim_delivered(&self.0, node, claim, deliveries, kinds).await
+        delivered::claim_delivered(&self.0, node, claim, deliveries, kinds).await
     }
 }
 
 #[async_trait]
 impl Outcomes for Postgres {
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-        claim::complete(&self.0, node, fences).await
+        settle::complete(&self.0, node, fences).await
     }
 
     async fn complete_and_claim_next(
@@ -119,7 +121,7 @@ impl Outcomes for Postgres {
     }
 
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        claim::settle(&self.0, node, settlements).await
+        settle::settle(&self.0, node, settlements).await
     }
 
     async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
@@ -150,7 +152,7 @@ impl Leases for Postgres {
     async fn identity(&self) -> Result<Option<ServerIdentity>> {
         let rows = self.0.engine("ask which server this is", &self.0.sql.server, &[]).await?;
         let row = rows::single(&rows)?;
-        Ok(Some(ServerIdentity { history: rows::get(row, 0)?, started: rows::get(row, 1)? }))
+        Ok(Some(ServerIdentity { history: rows::get(row, "history")?, started: rows::get(row, "started")? }))
     }
 
     async fn retire_node(&self, node: NodeId) -> Result<u64> {
@@ -223,7 +225,7 @@ impl Maintenance for Postgres {
     }
 
     async fn age_jobs(&self, limit: usize) -> Result<u64> {
-        admission::age_jobs(&self.0, limit).await
+        aging::age_jobs(&self.0, limit).await
     }
 
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
@@ -292,7 +294,7 @@ impl External for Postgres {
 #[async_trait]
 impl Inspect for Postgres {
     async fn status(&self) -> Result<StatusReport> {
-        admin::status(&self.0).await
+        status::status(&self.0).await
     }
 
     async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
@@ -316,7 +318,7 @@ impl Inspect for Postgres {
     }
 
     async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
-        job_operations::audit(&self.0, filter, limit).await
+        audit::audit(&self.0, filter, limit).await
     }
 
     async fn rules(&self) -> Result<Vec<Rule>> {

@@ -7,10 +7,10 @@ use tokio_postgres::Row;
 
 use super::client::Params;
 use super::engine_transaction::EngineTransaction;
-use super::nodes::ids;
+use super::rows;
+use super::shared::Shared;
 use super::statements::Statement;
 use super::types::{JsonParam, JsonText};
-use super::{Shared, rows};
 use crate::error::{Error, Result};
 use crate::store::rules::{edited, log_faults, named};
 use crate::store::{Hint, Rate, Rule, RuleEdit, Scope, UnreadableRow};
@@ -35,7 +35,7 @@ pub(super) async fn change_rule(
     put(&shared.sql.put_rule, &batch, &rule, by).await?;
     let dropped = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty();
     batch.commit().await?;
-    super::queue_capacity::forget_depths(shared);
+    shared.depths.forget();
     if limits(&rule) != limited || rule.running.is_some() {
         permit_running(shared, &rule, dropped).await?;
     }
@@ -118,10 +118,10 @@ async fn permit_running(shared: &Arc<Shared>, rule: &Rule, all: bool) -> Result<
 /// only tried, until the node was found idle once.
 async fn claims_under_way_ended(shared: &Arc<Shared>) -> Result<bool> {
     let deadline = Instant::now() + shared.call_timeout;
-    let mut busy = ids(&shared.engine("list the nodes that claim", &shared.sql.live_nodes, &[]).await?)?;
+    let mut busy = rows::numbers(&shared.engine("list the nodes that claim", &shared.sql.live_nodes, &[]).await?)?;
     while !busy.is_empty() {
         let quiet = shared.engine("wait for claims under way", &shared.sql.idle_of, &[&busy]).await?;
-        let quiet = ids(&quiet)?;
+        let quiet = rows::numbers(&quiet)?;
         busy.retain(|node| !quiet.contains(node));
         if busy.is_empty() {
             break;
@@ -149,16 +149,16 @@ fn read_all(rows: &[Row]) -> Result<(Vec<Rule>, Vec<UnreadableRow>)> {
     let rules = rows
         .iter()
         .map(|row| {
-            let mut rule = Rule::new(rows::get::<&str>(row, 0)?.parse()?, rows::get::<String>(row, 1)?);
-            rule.paused = rows::get(row, 2)?;
-            rule.running = rows::get::<Option<i32>>(row, 3)?.map(i32::unsigned_abs);
-            let rate: (Option<i32>, Option<i64>) = (rows::get(row, 4)?, rows::get(row, 5)?);
+            let mut rule = Rule::new(rows::get::<&str>(row, "scope")?.parse()?, rows::get::<String>(row, "name")?);
+            rule.paused = rows::get(row, "paused")?;
+            rule.running = rows::get::<Option<i32>>(row, "running")?.map(i32::unsigned_abs);
+            let rate: (Option<i32>, Option<i64>) = (rows::get(row, "rate")?, rows::get(row, "period")?);
             if let (Some(starts), Some(period)) = rate {
                 rule.rate = Some(Rate { starts: starts.unsigned_abs(), period: duration(period) });
             }
-            rule.aging = rows::get::<Option<i64>>(row, 6)?.map(duration);
-            rule.depth = rows::get::<Option<i64>>(row, 7)?.map(i64::unsigned_abs);
-            rule.shares = rows::get::<Option<JsonText<'_>>>(row, 8)?.and_then(|JsonText(text)| {
+            rule.aging = rows::get::<Option<i64>>(row, "aging")?.map(duration);
+            rule.depth = rows::get::<Option<i64>>(row, "depth")?.map(i64::unsigned_abs);
+            rule.shares = rows::get::<Option<JsonText<'_>>>(row, "shares")?.and_then(|JsonText(text)| {
                 let read = serde_json::from_str(text).map_err(|error| {
                     let name = format!("{} {}", rule.scope, rule.name);
                     faults.push(UnreadableRow { name, why: format!("its shares: {error}") });

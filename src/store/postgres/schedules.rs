@@ -12,11 +12,13 @@ use uuid::Uuid;
 
 use super::client::Params;
 use super::columns::Texts;
+use super::database::Postgres;
 use super::engine_transaction::EngineTransaction;
+use super::rows;
+use super::shared::Shared;
 use super::statements::Statement;
 use super::transaction::PgTransaction;
 use super::types::JsonParam;
-use super::{Postgres, Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Due, JobId, JobMessage, Payload, Schedule, ScheduleSpec};
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
@@ -40,14 +42,14 @@ impl Schedules for Postgres {
             }
             ScheduleQuery::Due(limit) => shared.engine(what, &sql.schedule_due, &[&rows::count(limit)]).await?,
         };
-        let now = rows::get(rows::single(&rows)?, 0)?;
+        let now = rows::get(rows::single(&rows)?, "now")?;
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             // There is no schedule: the row only carries the server's clock.
-            let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
+            let Some(name) = rows::get::<Option<String>>(row, "name")? else { continue };
             match info(row, &name) {
                 Ok(info) => found.push(info),
-                Err(error) => log_faults(&UnreadableRow { name, why: error.to_string() }, rows::get(row, 2)?),
+                Err(error) => log_faults(&UnreadableRow { name, why: error.to_string() }, rows::get(row, "version")?),
             }
         }
         Ok((now, found))
@@ -151,7 +153,7 @@ pub(super) async fn schedule_faults(shared: &Arc<Shared>) -> Result<Vec<Unreadab
     let rows = shared.engine("read schedules", &shared.sql.schedule_page, &[&"", &i64::MAX]).await?;
     let mut faults = Vec::new();
     for row in &rows {
-        let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
+        let Some(name) = rows::get::<Option<String>>(row, "name")? else { continue };
         faults.extend(info(row, &name).err().map(|error| UnreadableRow { name, why: error.to_string() }));
     }
     Ok(faults)
@@ -190,7 +192,7 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
         transaction.run("take due schedules", &shared.sql.schedule_lock, &[&names, &seen, &previous, &due]).await?;
     let mut alive: HashMap<&str, bool> = HashMap::with_capacity(locked.len());
     for row in &locked {
-        alive.insert(rows::get(row, 0)?, rows::get(row, 1)?);
+        alive.insert(rows::get(row, "name")?, rows::get(row, "alive")?);
     }
     let outcomes: Vec<FireOutcome> = names
         .iter()
@@ -254,19 +256,19 @@ impl<'a> Moved<'a> {
 
 /// Reads a row, except for the clock in its first column.
 fn info(row: &Row, name: &str) -> Result<ScheduleInfo> {
-    let anchor = rows::get(row, 9)?;
-    let schedule = Schedule::in_zone(rows::get(row, 3)?, rows::get(row, 4)?)?.counted_from(anchor);
+    let anchor = rows::get(row, "anchor_at")?;
+    let schedule = Schedule::in_zone(rows::get(row, "schedule")?, rows::get(row, "zone")?)?.counted_from(anchor);
     let message = JobMessage {
         id: JobId::new(),
         id_given: false,
-        kind: rows::get(row, 15)?,
-        queue: rows::get(row, 16)?,
-        priority: rows::get(row, 17)?,
-        max_attempts: rows::attempts(rows::get(row, 18)?),
+        kind: rows::get(row, "kind")?,
+        queue: rows::get(row, "queue")?,
+        priority: rows::get(row, "priority")?,
+        max_attempts: rows::attempts(rows::get(row, "max_attempts")?),
         due: Due::Now,
-        payload: rows::payload(row, 19)?,
-        headers: rows::headers(row, 22)?,
-        options: rows::options(row, 23)?,
+        payload: rows::payload(row, ["payload", "body", "content_type"])?,
+        headers: rows::headers(row, "headers")?,
+        options: rows::options(row, "options")?,
         hidden_for: Duration::ZERO,
     };
     Ok(ScheduleInfo {
@@ -274,17 +276,17 @@ fn info(row: &Row, name: &str) -> Result<ScheduleInfo> {
             name: name.to_owned(),
             schedule,
             message,
-            misfire: rows::get::<&str>(row, 5)?.parse()?,
-            overlap: rows::get::<&str>(row, 6)?.parse()?,
-            until: rows::get(row, 7)?,
-            times: rows::get::<Option<i64>>(row, 8)?.map(i64::unsigned_abs),
+            misfire: rows::get::<&str>(row, "misfire")?.parse()?,
+            overlap: rows::get::<&str>(row, "overlap")?.parse()?,
+            until: rows::get(row, "until_at")?,
+            times: rows::get::<Option<i64>>(row, "times")?.map(i64::unsigned_abs),
         },
-        version: rows::get(row, 2)?,
+        version: rows::get(row, "version")?,
         anchor,
-        paused: rows::get(row, 10)?,
-        next_at: rows::get(row, 11)?,
-        last_at: rows::get(row, 12)?,
-        last_job: rows::get::<Option<Uuid>>(row, 13)?.map(JobId::from),
-        fired: rows::get::<i64>(row, 14)?.unsigned_abs(),
+        paused: rows::get(row, "paused")?,
+        next_at: rows::get(row, "next_at")?,
+        last_at: rows::get(row, "last_at")?,
+        last_job: rows::get::<Option<Uuid>>(row, "last_job")?.map(JobId::from),
+        fired: rows::get::<i64>(row, "fired")?.unsigned_abs(),
     })
 }

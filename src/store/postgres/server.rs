@@ -1,14 +1,13 @@
 //! The server's name in errors and logs, and its outage state.
 
-use std::error::Error as _;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::time::timeout;
-use tokio_postgres::Error as PgError;
 
 use super::connect::Target;
+use super::driver_error::why;
 use crate::config::DatabaseConfig;
 use crate::store::outage::{Outage, Probe};
 
@@ -56,14 +55,5 @@ impl Deref for ServerLabel {
 
     fn deref(&self) -> &str {
         &self.text
-    }
-}
-
-/// Returns the server's message if there is one: the driver's own is "db error".
-pub(super) fn why(error: &PgError) -> String {
-    match (error.as_db_error(), error.source()) {
-        (Some(said), _) => format!("{} (SQLSTATE {})", said.message(), said.code().code()),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::connect::Target;
+use super::database::Postgres;
 use super::error::ErrorContext;
+use super::migrate;
 use super::server::ServerLabel;
-use super::{Postgres, migrate};
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::store::{Migration, MigrationStatus};

@@ -10,13 +10,14 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 use uuid::Uuid;
 
-use super::Shared;
 use super::client::query;
 use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
 use super::error::{ErrorContext, lost_connection};
 use super::lent::PgTransactionRef;
 use super::pool::{Object, Pool};
+use super::rows;
+use super::shared::Shared;
 use super::types::JsonParam;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, NodeId};
@@ -163,7 +164,7 @@ impl UnitOfWork for PgTransaction {
             .run("remove the finished job", &self.shared.sql.remove, &[&node.0, fence.id.as_uuid(), &fence.version])
             .await?;
         let Some(row) = rows.first() else { return Ok(false) };
-        self.evidence.xid = Some(super::rows::get(row, 1)?);
+        self.evidence.xid = Some(rows::get(row, "xid")?);
         Ok(true)
     }
 
@@ -180,22 +181,22 @@ impl UnitOfWork for PgTransaction {
         let tried = "remove the finished job and go on with its group";
         let rows = self.run(tried, &self.shared.sql.remove_and_lease, &params).await?;
         let Some(row) = rows.first() else { return Ok(Removed::NotOwned) };
-        self.evidence.xid = Some(super::rows::get(row, 1)?);
-        Ok(if super::rows::get(row, 2)? { Removed::Leased } else { Removed::Gone })
+        self.evidence.xid = Some(rows::get(row, "xid")?);
+        Ok(if rows::get(row, "leased")? { Removed::Leased } else { Removed::Gone })
     }
 
     async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
-        let (ids, versions) = super::claim::columns(fences);
+        let (ids, versions) = rows::fence_columns(fences);
         let rows = self.run("remove finished jobs", &self.shared.sql.remove_all, &[&node.0, &ids, &versions]).await?;
         if let Some(row) = rows.first() {
-            self.evidence.xid = Some(super::rows::get(row, 1)?);
+            self.evidence.xid = Some(rows::get(row, "xid")?);
         }
         Ok(rows.len() == fences.len())
     }
 
     async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
         let payload = JsonParam(result.payload.get());
-        let retention = super::rows::micros(result.retention);
+        let retention = rows::micros(result.retention);
         let sql = &self.shared.sql.keep_result;
         self.run("keep the result of a job", sql, &[result.id.as_uuid(), &result.kind, &payload, &retention]).await?;
         Ok(())

@@ -28,7 +28,7 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// Returns `None` if no message asks for a key. `known` is the answer to [`given`].
     pub(super) fn new(messages: &'a [JobMessage], known: &[Row]) -> Result<Option<Self>> {
-        let known = known.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<_>>()?;
+        let known = rows::job_ids(known)?.into_iter().collect();
         let Some(asked) = Asked::new(messages, &known)? else { return Ok(None) };
         let options = || asked.firsts.iter().map(|(_, _, options)| *options);
         Ok(Some(Self {
@@ -50,9 +50,9 @@ impl<'a> Keys<'a> {
     pub(super) fn read(&self, answer: &[Row]) -> Result<Taken> {
         let mut holders = vec![None; self.asked.firsts.len()];
         for row in answer {
-            let at = usize::try_from(rows::get::<i32>(row, 0)? - 1).unwrap_or(usize::MAX);
-            let holder = JobId::from(rows::get::<Uuid>(row, 2)?);
-            match (rows::get::<&str>(row, 1)?, self.asked.firsts.get(at)) {
+            let at = usize::try_from(rows::get::<i32>(row, "n")? - 1).unwrap_or(usize::MAX);
+            let holder = JobId::from(rows::get::<Uuid>(row, "holder")?);
+            match (rows::get::<&str>(row, "verdict")?, self.asked.firsts.get(at)) {
                 ("conflict", Some((_, message, _))) => return Err(conflict(message, holder)),
                 ("kept", Some(_)) => holders[at] = Some(holder),
                 _ => {}

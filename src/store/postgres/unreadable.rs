@@ -14,8 +14,10 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
-use super::claim::{columns, job, settle};
-use super::{Shared, external, rows};
+use super::job_columns::JobPositions;
+use super::rows;
+use super::settle::settle;
+use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, Job, JobId, NodeId};
 use crate::store::unreadable::{BEGINNING, reason};
@@ -47,8 +49,8 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn read(row: &Row) -> Result<Self> {
-        let fence = Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?);
-        Ok(Self { fence, seq: rows::get(row, 2)? })
+        let fence = Fence::new(JobId::from(rows::get::<Uuid>(row, "id")?), rows::get(row, "version")?);
+        Ok(Self { fence, seq: rows::get(row, "seq")? })
     }
 }
 
@@ -128,7 +130,7 @@ impl Search<'_> {
 
     async fn dead_letter_all(&mut self, part: &[Found], too_large: &[Row]) -> Result<()> {
         for row in too_large {
-            let (id, bytes) = (JobId::from(rows::get::<Uuid>(row, 0)?), rows::get::<i64>(row, 1)?);
+            let (id, bytes) = (JobId::from(rows::get::<Uuid>(row, "id")?), rows::get::<i64>(row, "bytes")?);
             let Some(one) = part.iter().find(|found| found.fence.id == id) else { continue };
             if self.is_over() {
                 break;
@@ -156,7 +158,7 @@ fn largest_taken(shared: &Shared) -> i64 {
 /// Makes a row a dead letter, or parks it. Returns `false` if another process was faster.
 async fn dead_letter(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, why: &str) -> Result<bool> {
     let id = fence.id;
-    let (ids, versions) = columns(&[fence]);
+    let (ids, versions) = rows::fence_columns(&[fence]);
     let tried = "bury a job that can't be read";
     let error = match shared
         .engine(
@@ -185,17 +187,24 @@ async fn dead_letter(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: F
     Ok(!rows.is_empty())
 }
 
-/// Splits claimed rows into jobs and unreadable ones.
-pub(super) fn sort_out<'a>(
-    rows: &'a [Row],
-    queue: impl Fn(&'a Row) -> Result<&'a str>,
-) -> Result<(Vec<Job>, Vec<Settlement>)> {
+/// Reads the jobs of claimed rows, best first: an UPDATE returns rows in no guaranteed order. Those that can't be read become dead letters.
+pub(super) async fn claimed(shared: &Arc<Shared>, node: NodeId, rows: &[Row]) -> Result<Vec<Job>> {
+    let (jobs, others) = sort_out(rows)?;
+    if !others.is_empty() {
+        settled(&settle(shared, node, &others).await);
+    }
+    Ok(jobs)
+}
+
+/// Splits claimed rows into jobs, best first, and outcomes for those that can't be read.
+pub(super) fn sort_out(rows: &[Row]) -> Result<(Vec<Job>, Vec<Settlement>)> {
     let (mut jobs, mut others) = (Vec::with_capacity(rows.len()), Vec::new());
+    let Some(columns) = rows.first().map(JobPositions::of).transpose()? else { return Ok((jobs, others)) };
     for row in rows {
-        match queue(row).and_then(|queue| job(row, queue)) {
+        match columns.read(row) {
             Ok(job) => jobs.push(job),
             Err(error) => {
-                let fence = Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 2)?);
+                let fence = columns.fence(row)?;
                 let why = reason(&error);
                 tracing::error!(id = %fence.id, "{why}; the job becomes a dead letter");
                 others.push(Settlement::new(fence, Verdict::Dead).error(&why, None));
@@ -206,17 +215,10 @@ pub(super) fn sort_out<'a>(
     Ok((jobs, others))
 }
 
-/// Makes unreadable rows dead letters. If that fails, they are released like any row that a node owns but does not know, or when their
+/// Looks at the answer to such outcomes. Without one, the rows are released like any row that a node owns but does not know, or when their
 /// lease expires.
-pub(super) async fn settle_all(shared: &Arc<Shared>, node: Option<NodeId>, others: &[Settlement]) {
-    if others.is_empty() {
-        return;
-    }
-    let settled = match node {
-        Some(node) => settle(shared, node, others).await,
-        None => external::settle(shared, others).await,
-    };
-    if let Err(error) = settled {
+pub(super) fn settled(answer: &Result<Vec<JobId>>) {
+    if let Err(error) = answer {
         tracing::warn!(%error, "jobs that can't be read are not settled yet");
     }
 }

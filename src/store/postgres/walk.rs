@@ -2,12 +2,9 @@
 //! cost every claim its HOT update. Each range is a separate statement. So a table of any size is walked within the deadline of each call,
 //! and a walk can stop between two ranges.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::types::Tid;
-use super::{Shared, rows};
-use crate::error::Result;
 
 /// How many pages one statement reads: 128 MiB, which a slow disk reads within a second.
 const RANGE: u64 = 16_384;
@@ -19,6 +16,11 @@ const END: u64 = u32::MAX as u64;
 pub(super) struct WalkPosition(AtomicU64);
 
 impl WalkPosition {
+    /// Returns the ranges of a walk over so many pages. The last range also covers all pages that are added meanwhile.
+    pub(super) fn ranges(&self, pages: u64) -> Vec<Pages> {
+        cut(pages, self.0.load(Ordering::Relaxed))
+    }
+
     pub(super) fn stopped_in(&self, range: &Pages) {
         self.0.store(range.first, Ordering::Relaxed);
     }
@@ -41,13 +43,6 @@ impl Pages {
     pub(super) fn to(&self) -> Tid {
         Tid::first_of(self.end)
     }
-}
-
-/// Returns the ranges of a walk over all current jobs. The last range also covers all pages that are added meanwhile.
-pub(super) async fn ranges(shared: &Arc<Shared>) -> Result<Vec<Pages>> {
-    let answer = shared.engine("ask how many pages the jobs take", &shared.sql.job_pages, &[]).await?;
-    let pages: i64 = rows::get(rows::single(&answer)?, 0)?;
-    Ok(cut(pages.unsigned_abs(), shared.walked.0.load(Ordering::Relaxed)))
 }
 
 fn cut(pages: u64, start: u64) -> Vec<Pages> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use super::Inner;
-use super::failure::Work;
-use super::fragments::{Statement, statement};
+use super::error::Work;
 use super::rows::{Micros, blocking_options, count, job_id, rank};
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use crate::error::{Error, Result};
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Starts, Unblocked, Usage, Wait, plan};
 use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
@@ -22,12 +22,12 @@ static COVERED_WAITING: Statement = statement!("sql/covered_waiting.sql");
 const PERMITS_OF_KEY: &str = include_str!("sql/permits_of_key.sql");
 const PERMITS_OF_JOB: &str = include_str!("sql/permits_of_job.sql");
 const STARTS_OF_RATE: &str = include_str!("sql/starts_of_rate.sql");
-const BLOCKED_TO_JOB: &str = include_str!("sql/blocked_to_job.sql");
+static BLOCKED_TO_JOB: Statement = statement!("sql/blocked_to_job.sql");
 const REMOVE_BLOCKED: &str = include_str!("sql/remove_blocked.sql");
 const MARK_ADMITTED: &str = include_str!("sql/mark_admitted.sql");
 const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
 const TURN_BLOCKED: &str = include_str!("sql/turn_blocked.sql");
-const JOB_TO_BLOCKED: &str = include_str!("sql/job_to_blocked.sql");
+static JOB_TO_BLOCKED: Statement = statement!("sql/job_to_blocked.sql");
 const REMOVE_WAITING: &str = include_str!("sql/remove_waiting.sql");
 const ADD_STARTS: &str = include_str!("sql/add_starts.sql");
 const COUNT_STARTS: &str = include_str!("sql/count_starts.sql");
@@ -39,15 +39,20 @@ const OVERDUE_UNBLOCKS: &str = include_str!("sql/overdue_unblocks.sql");
 /// How many blocking keys one admission pass reads.
 const MAX_KEYS: usize = 1000;
 
-impl Inner {
+impl Shared {
     pub(super) async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
         let tried = "look for jobs to admit";
         let (open, limited, next, aging) = self
             .check(tried, |connection, now| {
                 let mut statement = connection.prepare_cached(ADMIT_CHECK)?;
                 let row = statement.query_row(named_params! { ":now": now }, |row| {
-                    let aging: Option<Micros> = row.get(3)?;
-                    Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?, row.get::<_, Option<Micros>>(2)?, aging))
+                    let aging: Option<Micros> = row.get("aging")?;
+                    Ok((
+                        row.get::<_, bool>("unblocks")?,
+                        row.get::<_, bool>("limited")?,
+                        row.get::<_, Option<Micros>>("next_at")?,
+                        aging,
+                    ))
                 })?;
                 let wait = |at: Micros| Duration::from_micros(at.saturating_sub(now).max(0).unsigned_abs());
                 let aging = row.3.map(|aging| Duration::from_micros(aging.unsigned_abs()));
@@ -88,9 +93,9 @@ impl Inner {
         self.query("look for unblocked keys", |connection, now| {
             let mut statement = connection.prepare_cached(OVERDUE_UNBLOCKS)?;
             Ok(statement.query_row(named_params! { ":now": now }, |row| {
-                let longest: Micros = row.get(1)?;
+                let longest: Micros = row.get("longest")?;
                 Ok(AdmissionLag {
-                    unblocks: row.get::<_, i64>(0)?.unsigned_abs(),
+                    unblocks: row.get::<_, i64>("unblocks")?.unsigned_abs(),
                     longest: Duration::from_micros(longest.max(0).unsigned_abs()),
                 })
             })?)
@@ -130,7 +135,7 @@ impl AdmissionPass {
         let (mut keys, mut taken): (BTreeMap<String, i64>, _) = (BTreeMap::new(), 0);
         while let Some(row) = rows.next()? {
             taken += 1;
-            *keys.entry(row.get(0)?).or_default() += row.get::<_, i64>(1)?;
+            *keys.entry(row.get("key")?).or_default() += row.get::<_, i64>("n")?;
         }
         let unblocked = keys.into_iter().map(|(key, n)| Unblocked { key, n: n.min(count(self.limit)) }).collect();
         Ok((unblocked, taken >= MAX_KEYS))
@@ -199,7 +204,7 @@ fn usage(connection: &Connection, rules: &RuleBook, candidates: &[Candidate], no
         usage.permits.insert(key.clone(), taken.unsigned_abs());
         if period > 0 {
             let params = named_params! { ":key": key, ":now": now, ":after": now.saturating_sub(period) };
-            let (n, oldest): (i64, Micros) = starts.query_row(params, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let (n, oldest): (i64, Micros) = starts.query_row(params, |row| Ok((row.get("n")?, row.get("oldest")?)))?;
             usage.rates.insert(key, (n.unsigned_abs(), oldest));
         }
     }
@@ -217,7 +222,7 @@ fn apply(connection: &Connection, plan: &Plan, now: Micros) -> rusqlite::Result<
     let (mut jobs, mut queues) = (0, BTreeSet::new());
     for admit in &plan.admit {
         let id = named_params! { ":id": admit.id.as_uuid().as_bytes() };
-        let start = if admit.state == CandidateState::Blocked { BLOCKED_TO_JOB } else { MARK_ADMITTED };
+        let start: &str = if admit.state == CandidateState::Blocked { &BLOCKED_TO_JOB } else { MARK_ADMITTED };
         let queue: Option<String> = connection.prepare_cached(start)?.query_row(id, |row| row.get(0)).optional()?;
         // The old row is deleted last: the trigger then sees that the job only moved, and releases nothing.
         for key in &admit.keys {
@@ -261,7 +266,7 @@ fn turn(connection: &Connection, wait: &Wait) -> rusqlite::Result<()> {
         }
         CandidateState::Waiting => {
             let params = named_params! { ":id": id, ":blocked_on": blocked_on, ":share": share };
-            connection.prepare_cached(JOB_TO_BLOCKED)?.execute(params)?;
+            connection.prepare_cached(&JOB_TO_BLOCKED)?.execute(params)?;
             connection.prepare_cached(REMOVE_WAITING)?.execute(named_params! { ":id": id })?;
         }
     }

@@ -2,21 +2,21 @@
 
 use rusqlite::named_params;
 
-use super::Inner;
 use super::rows::{Micros, count};
+use super::shared::Shared;
 use crate::error::Result;
 
 const AGING_QUEUES: &str = include_str!("sql/aging_queues.sql");
 const AGE_WAITING: &str = include_str!("sql/age_waiting.sql");
 const AGE_BLOCKED: &str = include_str!("sql/age_blocked.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn age_jobs(&self, limit: usize) -> Result<u64> {
         let tried = "raise jobs that have waited long";
         let queues = self
             .check(tried, |connection, _| {
                 let mut statement = connection.prepare_cached(AGING_QUEUES)?;
-                let queues = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let queues = statement.query_map([], |row| Ok((row.get("queue")?, row.get("aging")?)))?;
                 Ok(queues.collect::<rusqlite::Result<Vec<(String, Micros)>>>()?)
             })
             .await?;

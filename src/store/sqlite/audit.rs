@@ -4,9 +4,9 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
 use serde_json::Value;
 
-use super::Inner;
-use super::failure::Work;
+use super::error::Work;
 use super::rows::{Micros, broken, count, timestamp};
+use super::shared::Shared;
 use crate::error::Result;
 use crate::store::{AffectedJobs, AuditEntry, AuditFilter, AuditNote};
 
@@ -69,7 +69,7 @@ pub(super) fn counts(connection: &Connection, id: i64, counts: &AffectedJobs) ->
     connection.prepare_cached(AUDIT_COUNT)?.execute(named_params! { ":id": id, ":counts": counts }).map(drop)
 }
 
-impl Inner {
+impl Shared {
     pub(super) async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
         let AuditFilter { who, action, before } = filter.clone();
         self.query("read the audit", move |connection, _| {

@@ -1,26 +1,20 @@
 //! Claims jobs, and promotes due timers.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use rusqlite::named_params;
 
-use rusqlite::{Connection, named_params};
-
-use super::Inner;
-use super::fragments::{Statement, statement};
 use super::history::Memory;
 use super::nodes::may_own;
 use super::rows::count;
 use super::settle::dead_letter_unreadable;
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
 use crate::error::{Error, Result};
 use crate::job::{Job, NodeId};
-use crate::store::{ClaimRequest, Promoted, ScanRange};
+use crate::store::{ClaimRequest, ScanRange};
 
 static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
 static CLAIM: Statement = statement!("sql/claim.sql");
-const NEXT_TIMER: &str = include_str!("sql/next_timer.sql");
-const PROMOTE_COPY: &str = include_str!("sql/promote_copy.sql");
-const PROMOTE_REMOVE: &str = include_str!("sql/promote_remove.sql");
 
 /// The parameters of a claim's three arms.
 #[derive(Clone, Copy)]
@@ -50,7 +44,7 @@ impl Arms {
     }
 }
 
-impl Inner {
+impl Shared {
     pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
         if request.limit == 0 {
             return Ok(Vec::new());
@@ -96,37 +90,4 @@ impl Inner {
         })
         .await
     }
-
-    pub(super) async fn promote_due(&self, limit: usize) -> Result<Promoted> {
-        let tried = "promote due timers";
-        let next = self.check(tried, |connection, now| Ok(next_timer(connection, now)?)).await?;
-        if next.is_none_or(|wait| wait > Duration::ZERO) || limit == 0 {
-            return Ok(Promoted { next, ..Promoted::default() });
-        }
-        let limit = count(limit);
-        self.write(tried, move |connection, now| {
-            let window = named_params! { ":now": now, ":limit": limit };
-            connection.prepare_cached(PROMOTE_COPY)?.execute(window)?;
-            let mut remove = connection.prepare_cached(PROMOTE_REMOVE)?;
-            let mut moved = remove.query(window)?;
-            let (mut jobs, mut blocked, mut queues) = (0, false, BTreeSet::new());
-            while let Some(row) = moved.next()? {
-                jobs += 1;
-                if row.get(1)? {
-                    blocked = true;
-                } else {
-                    queues.insert(row.get::<_, String>(0)?);
-                }
-            }
-            let next = next_timer(connection, now)?;
-            Ok(Promoted { jobs, queues: queues.into_iter().collect(), blocked, next })
-        })
-        .await
-    }
-}
-
-/// Returns how long until the next timer is due: zero if it is overdue.
-fn next_timer(connection: &Connection, now: i64) -> rusqlite::Result<Option<Duration>> {
-    let due_at: Option<i64> = connection.prepare_cached(NEXT_TIMER)?.query_row([], |row| row.get(0))?;
-    Ok(due_at.map(|due_at| Duration::from_micros(u64::try_from(due_at.saturating_sub(now)).unwrap_or(0))))
 }

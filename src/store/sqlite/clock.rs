@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ToSql, named_params};
 
-use super::Inner;
 use super::rows::{Micros, count, micros};
+use super::shared::Shared;
 use crate::error::Result;
 use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
@@ -48,7 +48,7 @@ const REPAIRS: [Repair; 8] = [
     repair!("unique_key.expires_at", "uniques", Some(Longest::Farthest)),
 ];
 
-impl Inner {
+impl Shared {
     /// Checks on a reader first, so that finding nothing takes no write lock.
     pub(super) async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
         let tried = "repaired what a wrong clock wrote";
@@ -73,7 +73,7 @@ impl Inner {
         self.query("look for what lies ahead of the clock", |connection, now| {
             let mut statement = connection.prepare_cached(CLOCK_SKEW)?;
             let params = named_params! { ":now": now, ":hold": micros(MAX_HIDDEN) };
-            let rows = statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            let rows = statement.query_map(params, |row| Ok((row.get("what")?, row.get("n")?, row.get("far")?)))?;
             let mut all = Vec::new();
             for row in rows {
                 let (what, rows, farthest): (String, i64, Micros) = row?;
@@ -97,7 +97,7 @@ impl Repair {
     fn find(&self, connection: &Connection, now: Micros) -> rusqlite::Result<Option<SkewedRows>> {
         let mut statement = connection.prepare_cached(self.find)?;
         let (rows, farthest): (i64, Micros) =
-            self.with_params(now, |params| statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?))))?;
+            self.with_params(now, |params| statement.query_row(params, |row| Ok((row.get("n")?, row.get("far")?))))?;
         Ok((rows > 0).then(|| ahead(self.what, rows, farthest)))
     }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension, named_params};
 
-use super::Inner;
-use super::fragments::{Statement, statement};
 use super::history::Memory;
 use super::nodes::may_own;
 use super::settle::dead_letter_unreadable;
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
 use crate::error::{Error, Result};
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
@@ -16,7 +16,7 @@ use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 static CLAIM_DELIVERED: Statement = statement!("sql/claim_delivered.sql");
 const UNHIDE: &str = include_str!("sql/unhide.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn claim_delivered(
         &self,
         node: NodeId,

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
 
-use super::Inner;
-use super::failure::Work;
+use super::error::Work;
 use super::history::{Memory, SourceTable};
 use super::rows::{Micros, count};
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use crate::error::Result;
 use crate::store::expiring::EXPIRED;
 use crate::store::{Expired, HistoryOutcome};
 
 const NEXT_EXPIRY: &str = include_str!("sql/next_expiry.sql");
 const EXPIRED_ROWS: &str = include_str!("sql/expired_rows.sql");
-const EXPIRED_TO_DEAD: &str = include_str!("sql/expired_to_dead.sql");
+static EXPIRED_TO_DEAD: Statement = statement!("sql/expired_to_dead.sql");
 const PRUNE_UNIQUE: &str = include_str!("sql/prune_unique.sql");
 const KEYS_ARE_OVER: &str = include_str!("sql/keys_are_over.sql");
 const REMOVE_EXPIRED: &str = include_str!("sql/remove_expired.sql");
@@ -23,7 +24,7 @@ const REMOVE_EXPIRED: &str = include_str!("sql/remove_expired.sql");
 const PLACES: [(&str, &str); 3] =
     [("jobwright_job", "lock_owner is null"), ("jobwright_blocked_job", "true"), ("jobwright_timer_job", "true")];
 
-impl Inner {
+impl Shared {
     pub(super) async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
         let tried = "remove expired jobs";
         let limit = limit.max(1);
@@ -82,7 +83,7 @@ fn expire(connection: &Connection, place: (&'static str, &str), limit: usize, me
     let mut statement = connection.prepare_cached(&about(EXPIRED_ROWS, place))?;
     let found = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, |row| row.get(0))?;
     let found = found.collect::<rusqlite::Result<Vec<i64>>>()?;
-    let mut dead_letter = connection.prepare_cached(&about(EXPIRED_TO_DEAD, place))?;
+    let mut dead_letter = connection.prepare_cached(&about(&EXPIRED_TO_DEAD, place))?;
     let mut remove = connection.prepare_cached(&about(REMOVE_EXPIRED, place))?;
     for seq in &found {
         memory.remember(connection, SourceTable::idle(place.0), *seq, HistoryOutcome::Expired, None)?;

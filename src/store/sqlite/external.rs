@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use super::Inner;
-use super::failure::Work;
-use super::fragments::{Statement, statement};
+use super::error::Work;
 use super::history::{Memory, SourceTable};
 use super::insert::insert;
 use super::nodes::handler_ended;
 use super::rows::{Micros, attempt_error, count, micros, timestamp, with_error};
 use super::settle::{REMOVE_JOB, ending};
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
 use crate::error::Result;
 use crate::job::{
@@ -28,14 +28,14 @@ const EXTERNAL_ROW: &str = include_str!("sql/external_row.sql");
 const LATE_CHECK: &str = include_str!("sql/external_late_check.sql");
 const LATE: &str = include_str!("sql/external_late.sql");
 const LATE_TERMINATING: &str = include_str!("sql/late_terminating.sql");
-const TO_JOB: &str = include_str!("sql/external_to_job.sql");
-const TO_TIMER: &str = include_str!("sql/external_to_timer.sql");
-const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
+static TO_JOB: Statement = statement!("sql/external_to_job.sql");
+static TO_TIMER: Statement = statement!("sql/external_to_timer.sql");
+static TO_DEAD: Statement = statement!("sql/external_to_dead.sql");
 const REMOVE: &str = include_str!("sql/remove_external.sql");
 const REPORT_KEY: &str = include_str!("sql/report_key.sql");
 const EXTEND: &str = include_str!("sql/extend_external.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn hand_out(
         &self,
         queue: &str,
@@ -250,13 +250,13 @@ struct External {
 impl External {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            seq: row.get(0)?,
-            attempt: row.get(1)?,
-            max_attempts: row.get(2)?,
-            errors: row.get(3)?,
-            kind: row.get(4)?,
-            headers: row.get(5)?,
-            admitted: row.get(6)?,
+            seq: row.get("seq")?,
+            attempt: row.get("attempt")?,
+            max_attempts: row.get("max_attempts")?,
+            errors: row.get("errors")?,
+            kind: row.get("kind")?,
+            headers: row.get("headers")?,
+            admitted: row.get("admitted")?,
         })
     }
 
@@ -292,7 +292,7 @@ impl External {
     /// Moves the job back to the waiting ones.
     fn release(&self, connection: &Connection, attempt: u32, errors: Option<&str>) -> rusqlite::Result<()> {
         connection
-            .prepare_cached(TO_JOB)?
+            .prepare_cached(&TO_JOB)?
             .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors })?;
         self.remove(connection)
     }
@@ -306,7 +306,7 @@ impl External {
         due_at: Micros,
     ) -> rusqlite::Result<()> {
         connection
-            .prepare_cached(TO_TIMER)?
+            .prepare_cached(&TO_TIMER)?
             .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at })?;
         self.remove(connection)
     }
@@ -335,7 +335,7 @@ fn dead_letter(
     now: Micros,
 ) -> rusqlite::Result<()> {
     connection
-        .prepare_cached(TO_DEAD)?
+        .prepare_cached(&TO_DEAD)?
         .execute(named_params! { ":seq": seq, ":errors": errors, ":reason": reason, ":now": now })?;
     remove(connection, seq)
 }

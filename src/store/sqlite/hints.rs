@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::time::Instant;
 
-use super::Inner;
-use super::failure::explain;
+use super::error::explain;
 use super::serial_connection::SerialConnection;
+use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Hint, HintStream};
 
@@ -20,14 +20,14 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Yields [`Hint::Any`] after commits of other connections, including those of this process.
 pub(super) struct Versions {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     connection: SerialConnection,
     seen: i64,
 }
 
 impl Versions {
     /// Starts listening: every commit after this returns is noticed.
-    pub(super) async fn listen(store: Arc<Inner>) -> Result<Self> {
+    pub(super) async fn listen(store: Arc<Shared>) -> Result<Self> {
         let connection = store.open_connection().await?;
         let mut versions = Self { store, connection, seen: 0 };
         versions.seen = versions.read().await?;

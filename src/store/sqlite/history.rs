@@ -5,8 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params};
 use serde_json::value::RawValue;
 
-use super::Inner;
 use super::rows::{Micros, count, job_id, micros, timestamp};
+use super::shared::Shared;
 use crate::config::Keep;
 use crate::error::Result;
 use crate::job::{JobId, NodeId, Payload};
@@ -100,7 +100,7 @@ pub(super) fn keep_result(connection: &Connection, result: &NewResult, now: Micr
     Ok(())
 }
 
-impl Inner {
+impl Shared {
     /// Removes entries older than `age`.
     async fn prune(&self, what: &'static str, sql: &'static str, age: Duration, limit: usize) -> Result<u64> {
         self.write(what, move |connection, now| {
@@ -111,7 +111,7 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl Shared {
     pub(super) async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
         let filter = filter.clone();
         self.query("read the history", move |connection, _| Ok(find(connection, &filter, count(limit))?)).await
@@ -133,13 +133,13 @@ impl Inner {
         self.check("read the result of a job", move |connection, now| {
             let params = named_params! { ":id": id.as_uuid().as_bytes(), ":now": now };
             let read = |row: &Row<'_>| {
-                let text: String = row.get(1)?;
+                let text: String = row.get("payload")?;
                 Ok(JobResult {
                     id,
-                    kind: row.get(0)?,
+                    kind: row.get("kind")?,
                     payload: RawValue::from_string(text.clone()).map_or_else(|_| Payload::text(text), Payload::Json),
-                    created_at: timestamp(row.get(2)?)?,
-                    expires_at: timestamp(row.get(3)?)?,
+                    created_at: timestamp(row.get("created_at")?)?,
+                    expires_at: timestamp(row.get("expires_at")?)?,
                 })
             };
             Ok(connection.prepare_cached(RESULT)?.query_row(params, read).optional()?)

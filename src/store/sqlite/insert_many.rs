@@ -2,18 +2,22 @@
 
 use std::sync::LazyLock;
 
-use rusqlite::{Connection, Statement, ToSql};
+use rusqlite::{Connection, ToSql};
 
-use super::failure::{Failure, Work};
-use super::fragments;
-use super::insert::{NewRow, content, headers, rank, visible_at};
+use super::error::Work;
+use super::job_columns::{CONTENT, Content};
+use super::new_row::NewRow;
+use super::statements;
 
 /// How many rows one statement inserts: twice as many are hardly faster.
 const ROWS: usize = 32;
-const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
-static INSERT_JOBS: fragments::Statement =
-    LazyLock::new(|| include_str!("sql/insert_jobs.sql").replace("{rows}", &vec![ROW; ROWS].join(", ")));
+/// Parameters without names, which are bound in this order: the content, and then the number, the time of the flush, the end of a head
+/// start, and the options.
+static INSERT_JOBS: statements::Statement = LazyLock::new(|| {
+    let row = format!("({})", vec!["?"; CONTENT.len() + 4].join(", "));
+    statements::render(include_str!("sql/insert_jobs.sql")).replace("{rows}", &vec![row; ROWS].join(", "))
+});
 
 /// Writes the rows that fill whole statements. Returns the number written, and the remaining rows.
 pub(super) fn write<'a, 'm>(connection: &Connection, rows: &'a [NewRow<'m>]) -> Work<(u64, &'a [NewRow<'m>])> {
@@ -23,44 +27,17 @@ pub(super) fn write<'a, 'm>(connection: &Connection, rows: &'a [NewRow<'m>]) -> 
     if rows.len() >= ROWS {
         let mut statement = connection.prepare_cached(&INSERT_JOBS)?;
         for chunk in chunks {
-            let mut next = Parameters { statement: &mut statement, bound: 0 };
+            let mut bound = 0;
+            let mut bind = |value: &dyn ToSql| {
+                bound += 1;
+                statement.raw_bind_parameter(bound, value)
+            };
             for row in chunk {
-                next.row(row)?;
+                let others: [&dyn ToSql; 4] = [&row.seq, &row.now, &row.visible_at(), &row.options()];
+                Content::new(row.message)?.values().into_iter().chain(others).try_for_each(&mut bind)?;
             }
             written += statement.raw_execute()? as u64;
         }
     }
     Ok((written, rest))
-}
-
-/// Binds values one after the other.
-struct Parameters<'a, 'c> {
-    statement: &'a mut Statement<'c>,
-    bound: usize,
-}
-
-impl Parameters<'_, '_> {
-    fn next(&mut self, value: impl ToSql) -> rusqlite::Result<()> {
-        self.bound += 1;
-        self.statement.raw_bind_parameter(self.bound, value)
-    }
-
-    fn row(&mut self, row: &NewRow<'_>) -> std::result::Result<(), Failure> {
-        let message = row.message;
-        let (payload, body, content_type) = content(&message.payload);
-        self.next(row.seq)?;
-        self.next(row.now)?;
-        self.next(message.id.as_uuid().as_bytes())?;
-        self.next(message.max_attempts)?;
-        self.next(rank(message))?;
-        self.next(&message.kind)?;
-        self.next(&message.queue)?;
-        self.next(payload)?;
-        self.next(body)?;
-        self.next(content_type)?;
-        self.next(headers(message)?)?;
-        self.next(visible_at(row))?;
-        self.next(row.options())?;
-        Ok(())
-    }
 }

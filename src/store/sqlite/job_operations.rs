@@ -2,11 +2,13 @@
 
 use rusqlite::{Connection, ToSql, named_params};
 
-use super::admin::{Chosen, REMOVE};
-use super::failure::Work;
+use super::error::Work;
+use super::filter::Filter;
 use super::history::Memory;
 use super::rows::{Micros, job_id, micros};
-use super::{Inner, audit, retry};
+use super::shared::Shared;
+use super::statements::{Statement, statement};
+use super::{audit, retry};
 use crate::config::Keep;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
@@ -15,11 +17,12 @@ use crate::store::{
     Action, AffectedJobs, Change, DueChange, HistoryOutcome, JobFilter, JobState, OperatorOptions, Released,
 };
 
+const REMOVE: &str = include_str!("sql/remove.sql");
 const EVICT: &str = include_str!("sql/evict.sql");
 const CHOOSE: &str = include_str!("sql/choose.sql");
-const TO_SUSPENDED: &str = include_str!("sql/to_suspended.sql");
-const TO_JOB: &str = include_str!("sql/to_job.sql");
-const SUSPENDED_TO_TIMER: &str = include_str!("sql/suspended_to_timer.sql");
+static TO_SUSPENDED: Statement = statement!("sql/to_suspended.sql");
+static TO_JOB: Statement = statement!("sql/to_job.sql");
+static SUSPENDED_TO_TIMER: Statement = statement!("sql/suspended_to_timer.sql");
 const CHANGE: &str = include_str!("sql/change.sql");
 const TRANSFER_PERMITS: &str = include_str!("sql/transfer_permits.sql");
 const STILL_OWNED: &str = include_str!("sql/still_owned.sql");
@@ -27,7 +30,7 @@ const STILL_OWNED: &str = include_str!("sql/still_owned.sql");
 /// How many jobs of a dead node are released in one transaction.
 const RELEASED: usize = 500;
 
-impl Inner {
+impl Shared {
     pub(super) async fn operate(
         &self,
         filter: &JobFilter,
@@ -106,9 +109,9 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl Shared {
     async fn count_affected(&self, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
-        let chosen = Chosen::new(filter, action.states());
+        let chosen = Filter::new(filter, action.states());
         if let Some(options) = action.retry(true) {
             return self.query("count jobs", move |connection, _| retry::would(&chosen, connection, &options)).await;
         }
@@ -120,7 +123,7 @@ impl Inner {
         if let Some(whole) = Chunk::whole(filter, action) {
             return Ok(whole);
         }
-        let chosen = Chosen::new(filter, action.states());
+        let chosen = Filter::new(filter, action.states());
         let mut ids = self.query("choose jobs", move |connection, _| ids(&chosen, connection)).await?;
         if let Action::Retry { limit: Some(limit), .. } = action {
             ids.truncate(usize::try_from(*limit).unwrap_or(usize::MAX));
@@ -130,7 +133,7 @@ impl Inner {
 }
 
 /// Returns the ids of the matching jobs, oldest first.
-fn ids(chosen: &Chosen, connection: &Connection) -> Work<Vec<JobId>> {
+fn ids(chosen: &Filter, connection: &Connection) -> Work<Vec<JobId>> {
     let mut all = Vec::new();
     for state in &chosen.states {
         let mut statement = connection.prepare_cached(&chosen.sql(CHOOSE, *state))?;
@@ -153,12 +156,12 @@ struct Step<'a> {
 
 impl Step<'_> {
     fn apply(&self, part: &Chunk, action: &Action) -> Work<AffectedJobs> {
-        let chosen = Chosen::new(&part.filter, action.states());
+        let chosen = Filter::new(&part.filter, action.states());
         match action {
             Action::Suspend => chosen.operate(|state| self.suspend(&chosen, state)),
             Action::Resume => chosen.operate(|_| self.resume(&chosen)),
             Action::RunNow => chosen.operate(|state| {
-                chosen.execute(self.connection, TO_JOB, state)?;
+                chosen.execute(self.connection, &TO_JOB, state)?;
                 chosen.execute(self.connection, REMOVE, state)
             }),
             Action::Change(change) => self.change(&part.filter, &chosen, change),
@@ -170,7 +173,7 @@ impl Step<'_> {
 
     /// Cancels jobs. The permits and keys of a running job stay taken until its handler has ended, so they are transferred before the row
     /// is deleted.
-    fn cancel(&self, chosen: &Chosen) -> Work<AffectedJobs> {
+    fn cancel(&self, chosen: &Filter) -> Work<AffectedJobs> {
         chosen.operate(|state| {
             let who = match state {
                 JobState::Running => Some(("lock_owner", "null")),
@@ -186,7 +189,7 @@ impl Step<'_> {
         self.remove(chosen, HistoryOutcome::Cancelled)
     }
 
-    fn remove(&self, chosen: &Chosen, ending: HistoryOutcome) -> Work<AffectedJobs> {
+    fn remove(&self, chosen: &Filter, ending: HistoryOutcome) -> Work<AffectedJobs> {
         let (keep, now) = (self.keep, self.now);
         chosen.operate(|state| {
             if (Memory { keep, now }).keeps(ending) {
@@ -197,17 +200,17 @@ impl Step<'_> {
     }
 
     /// Copies before it deletes: the trigger on the deletion decides by the remaining rows what the job still holds.
-    fn suspend(&self, chosen: &Chosen, state: JobState) -> rusqlite::Result<u64> {
+    fn suspend(&self, chosen: &Filter, state: JobState) -> rusqlite::Result<u64> {
         let due_at = if state == JobState::Timer { "due_at" } else { "null" };
         let copy = TO_SUSPENDED.replace("{due_at}", due_at);
         chosen.execute_with(self.connection, &copy, state, &[(":now", &self.now)])?;
         chosen.execute(self.connection, REMOVE, state)
     }
 
-    fn resume(&self, chosen: &Chosen) -> rusqlite::Result<u64> {
+    fn resume(&self, chosen: &Filter) -> rusqlite::Result<u64> {
         let state = JobState::Suspended;
         let now: &[(&str, &dyn ToSql)] = &[(":now", &self.now)];
-        chosen.execute_with(self.connection, SUSPENDED_TO_TIMER, state, now)?;
+        chosen.execute_with(self.connection, &SUSPENDED_TO_TIMER, state, now)?;
         let due = TO_JOB.replace("{filter}", "(due_at is null or due_at <= :now) and {filter}");
         chosen.execute_with(self.connection, &due, state, now)?;
         chosen.execute(self.connection, REMOVE, state)
@@ -215,24 +218,24 @@ impl Step<'_> {
 
     /// Changes jobs. Waiting jobs that have to move pass through `suspended_job`: there they hold nothing but their group, if they are
     /// ordered, and come back as if they had just been sent.
-    fn change(&self, part: &JobFilter, chosen: &Chosen, change: &Change) -> Work<AffectedJobs> {
+    fn change(&self, part: &JobFilter, chosen: &Filter, change: &Change) -> Work<AffectedJobs> {
         let waits = |state: &JobState| matches!(state, JobState::Waiting | JobState::Blocked);
         if !change.moves() {
             return chosen.operate(|state| self.set(chosen, state, change));
         }
         let idle: Vec<JobState> = chosen.states.iter().copied().filter(|state| !waits(state)).collect();
-        let idle = Chosen::new(part, &idle);
+        let idle = Filter::new(part, &idle);
         let mut all = idle.operate(|state| self.set(&idle, state, change))?;
-        let waiting = Chosen::new(part, &[JobState::Waiting, JobState::Blocked]);
+        let waiting = Filter::new(part, &[JobState::Waiting, JobState::Blocked]);
         let moved = JobFilter::ids(ids(&waiting, self.connection)?);
-        let moved = Chosen::new(&moved, &[JobState::Suspended]);
+        let moved = Filter::new(&moved, &[JobState::Suspended]);
         all.add(&waiting.operate(|state| self.suspend(&waiting, state))?);
         moved.operate(|state| self.set(&moved, state, change))?;
         moved.operate(|_| self.resume(&moved))?;
         Ok(all)
     }
 
-    fn set(&self, chosen: &Chosen, state: JobState, change: &Change) -> rusqlite::Result<u64> {
+    fn set(&self, chosen: &Filter, state: JobState, change: &Change) -> rusqlite::Result<u64> {
         let due_at = match change.due {
             Some(DueChange::At(at)) => Some(at.as_microsecond()),
             Some(DueChange::In(delay)) => Some(self.now.saturating_add(micros(delay))),

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use rusqlite::Connection;
 
-use super::failure::explain;
+use super::error::explain;
 use crate::error::{Error, ErrorKind, Result};
 
 type Work = Box<dyn FnOnce(&Connection) + Send>;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
 
-use super::Inner;
-use super::failure::{Failure, Work};
+use super::error::{Failure, Work};
+use super::open::HAS_MIGRATIONS;
 use super::rows::timestamp;
+use super::shared::Shared;
 use crate::error::Result;
 use crate::store::migration::{Applied, compare, refuse_newer, unreleased};
 use crate::store::{Migration, MigrationStatus};
@@ -25,7 +26,6 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
 const LONGEST: Duration = Duration::from_secs(600);
 
 const CREATE_MIGRATION: &str = include_str!("sql/create_migration.sql");
-pub(super) const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
 const APPLIED: &str = include_str!("sql/applied.sql");
 const RECORD_MIGRATION: &str = include_str!("sql/record_migration.sql");
 
@@ -47,7 +47,7 @@ pub(super) fn script() -> String {
     script
 }
 
-impl Inner {
+impl Shared {
     pub(super) async fn migration_status(&self, migrations: &'static [Migration]) -> Result<Vec<MigrationStatus>> {
         let label = self.label.clone();
         self.query("read the schema version", move |connection, _| status(connection, migrations, &label)).await
@@ -111,12 +111,12 @@ fn applied(connection: &Connection, label: &str) -> Work<Vec<Applied>> {
     }
     let read = |row: &rusqlite::Row<'_>| {
         Ok(Applied {
-            version: row.get(0)?,
-            name: row.get(1)?,
-            checksum: row.get(2)?,
-            at: timestamp(row.get(3)?)?,
-            min_compatible: row.get(4)?,
-            is_filled: row.get(5)?,
+            version: row.get("version")?,
+            name: row.get("name")?,
+            checksum: row.get("checksum")?,
+            at: timestamp(row.get("applied_at")?)?,
+            min_compatible: row.get("min_compatible")?,
+            is_filled: row.get("is_filled")?,
         })
     };
     let rows =

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
 
-use super::Inner;
-use super::failure::Work;
-use super::fragments::{Statement, statement};
+use super::error::Work;
 use super::history::{Memory, SourceTable};
 use super::liveness_files::{Liveness, LivenessFiles};
 use super::rows::{count, deaths, fence_lists, micros, timestamp, with_error};
 use super::settle::OwnedRow;
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{AttemptError, ClaimNumber, Fence, JobId, NodeId, draw_node};
 use crate::store::{HistoryOutcome, NodeHeartbeat, NodeInfo, Released};
@@ -49,7 +49,7 @@ pub(super) fn may_own(connection: &Connection, node: NodeId) -> Work<()> {
     Err(Error::new(ErrorKind::LeaseLost, text).into())
 }
 
-impl Inner {
+impl Shared {
     pub(super) async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
         if info.lease < Duration::from_secs(1) {
             return Err(Error::invalid(format!("the lease of a node is {:?}; use 1s or more", info.lease)));
@@ -186,9 +186,18 @@ impl Inner {
             let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
-                let row_left =
-                    OwnedRow { seq: row.get(0)?, attempt: row.get(1)?, max_attempts: row.get(2)?, errors: row.get(3)? };
-                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)?, evicted: row.get(6)? })
+                let row_left = OwnedRow {
+                    seq: row.get("seq")?,
+                    attempt: row.get("attempt")?,
+                    max_attempts: row.get("max_attempts")?,
+                    errors: row.get("errors")?,
+                };
+                Ok(Lost {
+                    row: row_left,
+                    owner: row.get("lock_owner")?,
+                    name: row.get("name")?,
+                    evicted: row.get("evicted")?,
+                })
             })?;
             // Read completely first, because changing rows changes the index that the query reads.
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
@@ -259,7 +268,7 @@ fn release_unknown(
 fn node_heartbeats(connection: &Connection, liveness_files: &LivenessFiles) -> rusqlite::Result<Vec<NodeHeartbeat>> {
     let mut statement = connection.prepare_cached(NODE_HEARTBEATS)?;
     let nodes = statement.query_map([], |row| {
-        let (node, lease, dead): (i64, i64, bool) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (node, lease, dead): (i64, i64, bool) = (row.get("id")?, row.get("lease")?, row.get("dead")?);
         let Liveness { heartbeats, ended } = liveness_files.look(node);
         let lease = Duration::from_micros(lease.max(0).unsigned_abs());
         Ok(NodeHeartbeat { node: NodeId(node), heartbeats, lease, ended, dead })

@@ -1,14 +1,17 @@
-//! Opens the file with three connections, and explains why that failed.
+//! Opens connections to the file, and explains why that failed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::failure::{explain, is_busy};
-use super::migrate::HAS_MIGRATIONS;
+use super::error::{explain, is_busy};
+use super::serial_connection::SerialConnection;
+use super::shared::Shared;
 use crate::config::Access;
 use crate::error::{Error, ErrorKind, Result};
+
+pub(super) const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
 
 /// Settings of each connection. Synchronous is FULL, because "committed" must survive a power failure. Foreign keys are off, as is SQLite's
 /// default: the bundled build turns them on, but the file is the user's own. The WAL is truncated after a long reader let it grow.
@@ -18,6 +21,40 @@ const SETTINGS: &str = "pragma synchronous = full; pragma foreign_keys = off; pr
 /// How long SQLite itself waits for writers of other processes, before this program checks its deadline again. Short, because SQLite's own
 /// waits grow to 100 ms, and a heartbeat would lose every race against a busy process.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// Opens one more connection for reading.
+    pub(super) async fn open_connection(&self) -> Result<SerialConnection> {
+        let (path, label, wait, identity) = (self.path.clone(), self.label.clone(), self.call_timeout, self.identity);
+        opening(&self.label, self.connect_timeout, move |deadline| {
+            let connection = open_reader(&path, &label, wait, deadline).map(SerialConnection::new);
+            // If opening failed, a replaced file is the better reason.
+            identity.still_at(&path)?;
+            connection
+        })
+        .await
+    }
+}
+
+/// Opens connections on a thread where blocking is allowed.
+pub(super) async fn opening<T: Send + 'static>(
+    label: &str,
+    limit: Duration,
+    work: impl FnOnce(std::time::Instant) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let deadline = std::time::Instant::now() + limit;
+    let task = tokio::task::spawn_blocking(move || work(deadline));
+    match tokio::time::timeout(limit + Duration::from_millis(250), task).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(error)) => {
+            Err(Error::new(ErrorKind::Unreachable, format!("opening {label} was given up")).with_source(error))
+        }
+        Err(_) => Err(Error::new(
+            ErrorKind::Timeout,
+            format!("opening {label} took longer than `database.connect_timeout` ({limit:?})"),
+        )),
+    }
+}
 
 /// Opens the connection that writes. Creates the file if it does not exist and `access` allows that.
 pub(super) fn open_writer(path: &Path, label: &str, access: Access, deadline: Instant) -> Result<Connection> {

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, named_params};
 use serde_json::value::RawValue;
 
+use super::database::Sqlite;
 use super::rows::{count, timestamp};
-use super::{Inner, Sqlite};
+use super::shared::Shared;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{JobProgress, Progress, ProgressUpdate};
@@ -18,7 +19,7 @@ const PRUNE_PROGRESS: &str = include_str!("sql/prune_progress.sql");
 impl Progress for Sqlite {
     async fn record_progress(&self, node: NodeId, fence: Fence, update: &ProgressUpdate) -> Result<bool> {
         let ProgressUpdate { percent, note, checkpoint } = update.clone();
-        self.inner
+        self.0
             .write("record the progress of a job", move |connection, now| {
                 let params = named_params! {
                     ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0, ":percent": percent,
@@ -30,16 +31,16 @@ impl Progress for Sqlite {
     }
 
     async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
-        self.inner
+        self.0
             .check("read the progress of a job", move |connection, _| {
                 let read = |row: &rusqlite::Row<'_>| {
-                    let checkpoint: Option<String> = row.get(2)?;
+                    let checkpoint: Option<String> = row.get("checkpoint")?;
                     Ok(JobProgress {
-                        percent: row.get(0)?,
-                        note: row.get(1)?,
+                        percent: row.get("percent")?,
+                        note: row.get("note")?,
                         // It was written as JSON; invalid data from another writer is left out.
                         checkpoint: checkpoint.and_then(|text| RawValue::from_string(text).ok()),
-                        at: timestamp(row.get(3)?)?,
+                        at: timestamp(row.get("at")?)?,
                     })
                 };
                 let params = named_params! { ":id": id.as_uuid().as_bytes() };
@@ -49,7 +50,7 @@ impl Progress for Sqlite {
     }
 }
 
-impl Inner {
+impl Shared {
     pub(super) async fn prune_progress(&self, limit: usize) -> Result<u64> {
         self.write("prune progress", move |connection, _| {
             let params = named_params! { ":limit": count(limit) };

@@ -1,9 +1,9 @@
 //! Queues that are full: see `store::queue_capacity`.
 
-use super::Inner;
+use super::shared::Shared;
 use rusqlite::{Connection, named_params};
 
-use super::failure::Work;
+use super::error::Work;
 use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::FullQueue;
@@ -12,7 +12,7 @@ use crate::store::queue_capacity::{Depths, queues};
 const HAS_DEPTH: &str = include_str!("sql/has_depth.sql");
 const COUNT_WAITING: &str = include_str!("sql/count_waiting.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
         let queues: Vec<String> = queues.iter().map(ToString::to_string).collect();
         self.check("look whether queues are full", move |connection, _| {

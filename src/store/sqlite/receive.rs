@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 
-use super::Inner;
-use super::failure::Work;
-use super::insert::{id_exists, insert};
+use super::error::Work;
+use super::insert::insert;
 use super::rows::{Micros, count, micros};
+use super::shared::Shared;
+use super::unique::id_exists;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Submission;
 use crate::store::Received;
@@ -19,7 +20,7 @@ const SUBMISSION_DIGEST: &str = include_str!("sql/submission_digest.sql");
 const REMEMBER_SUBMISSION: &str = include_str!("sql/remember_submission.sql");
 const PRUNE_SUBMISSIONS: &str = include_str!("sql/prune_submissions.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
         if submissions.is_empty() {
             return Ok(Vec::new());

@@ -5,26 +5,28 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, named_params};
 
-use super::Inner;
-use super::admin::Chosen;
-use super::failure::Work;
+use super::error::Work;
+use super::filter::Filter;
 use super::rows::{Micros, count, job_id, micros, timestamp};
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use crate::error::Result;
 use crate::store::dead_letter_groups::{Grouping, SCANNED};
 use crate::store::job_operations::Chunk;
 use crate::store::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, JobState, RetryOptions};
 
 const CHOSEN: &str = include_str!("sql/chosen.sql");
-const RETRY_COPY_DEAD: &str = include_str!("sql/retry_copy_dead.sql");
-const RETRY_COPY_TIMER: &str = include_str!("sql/retry_copy_timer.sql");
+const REMOVE: &str = include_str!("sql/remove.sql");
+static RETRY_COPY_DEAD: Statement = statement!("sql/retry_copy_dead.sql");
+static RETRY_COPY_TIMER: Statement = statement!("sql/retry_copy_timer.sql");
 const RETRY_REMOVE: &str = include_str!("sql/retry_remove.sql");
-const RETRY_DEAD_TO_TIMER: &str = include_str!("sql/retry_dead_to_timer.sql");
+static RETRY_DEAD_TO_TIMER: Statement = statement!("sql/retry_dead_to_timer.sql");
 const ADVANCE_TIMER: &str = include_str!("sql/advance_timer.sql");
 const DEAD_LETTER_GROUPS: &str = include_str!("sql/dead_letter_groups.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
-        let chosen = Chosen::new(filter, &[JobState::Dead]);
+        let chosen = Filter::new(filter, &[JobState::Dead]);
         self.query("group dead letters", move |connection, _| {
             let mut grouping = Grouping::default();
             for state in &chosen.states {
@@ -54,7 +56,7 @@ impl Inner {
 }
 
 /// Counts the jobs that a retry would affect.
-pub(super) fn would(chosen: &Chosen, connection: &Connection, options: &RetryOptions) -> Work<AffectedJobs> {
+pub(super) fn would(chosen: &Filter, connection: &Connection, options: &RetryOptions) -> Work<AffectedJobs> {
     match options.limit {
         None => chosen.count(connection),
         limit => Ok(affected(&first(chosen, connection, limit)?)),
@@ -63,7 +65,7 @@ pub(super) fn would(chosen: &Chosen, connection: &Connection, options: &RetryOpt
 
 /// Retries the jobs: all at once, or spread over time.
 pub(super) fn run(
-    chosen: &Chosen,
+    chosen: &Filter,
     connection: &Connection,
     part: &Chunk,
     spread: Duration,
@@ -71,7 +73,7 @@ pub(super) fn run(
 ) -> Work<AffectedJobs> {
     if spread.is_zero() {
         return chosen.operate(|state| {
-            let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
+            let copy = if state == JobState::Dead { &RETRY_COPY_DEAD } else { &RETRY_COPY_TIMER };
             chosen.execute(connection, copy, state)?;
             chosen.execute(connection, RETRY_REMOVE, state)
         });
@@ -90,7 +92,7 @@ pub(super) fn run(
 type Row = (i64, JobState);
 
 /// Returns the matching jobs, oldest first.
-fn first(chosen: &Chosen, connection: &Connection, limit: Option<u64>) -> Work<Vec<Row>> {
+fn first(chosen: &Filter, connection: &Connection, limit: Option<u64>) -> Work<Vec<Row>> {
     let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
     let mut rows = Vec::new();
     for state in &chosen.states {
@@ -123,9 +125,9 @@ fn later(connection: &Connection, (seq, state): Row, due: Micros) -> Work<bool> 
     if state != JobState::Dead {
         return Ok(connection.prepare_cached(ADVANCE_TIMER)?.execute(params)? == 1);
     }
-    if connection.prepare_cached(RETRY_DEAD_TO_TIMER)?.execute(params)? == 0 {
+    if connection.prepare_cached(&RETRY_DEAD_TO_TIMER)?.execute(params)? == 0 {
         return Ok(false);
     }
-    let remove = super::admin::REMOVE.replace("{filter}", "seq = :seq").replace("{table}", "jobwright_dead_letter_job");
+    let remove = REMOVE.replace("{filter}", "seq = :seq").replace("{table}", "jobwright_dead_letter_job");
     Ok(connection.prepare_cached(&remove)?.execute(named_params! { ":seq": seq })? == 1)
 }

@@ -7,7 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::{Inner, MIGRATIONS, Sqlite, hints};
+use super::database::Sqlite;
+use super::hints;
+use super::migrate::MIGRATIONS;
+use super::shared::Shared;
 use crate::config::{Access, HistoryConfig};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
@@ -22,7 +25,7 @@ use crate::store::{
 
 impl StoreInfo for Sqlite {
     fn describe(&self) -> String {
-        self.inner.label.clone()
+        self.0.label.clone()
     }
 
     fn is_single_writer(&self) -> bool {
@@ -30,37 +33,37 @@ impl StoreInfo for Sqlite {
     }
 
     fn history_config(&self) -> HistoryConfig {
-        self.inner.history.clone()
+        self.0.history.clone()
     }
 }
 
 #[async_trait]
 impl Schema for Sqlite {
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        self.inner.migrate(MIGRATIONS).await
+        self.0.migrate(MIGRATIONS).await
     }
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        self.inner.migration_status(MIGRATIONS).await
+        self.0.migration_status(MIGRATIONS).await
     }
 }
 
 #[async_trait]
 impl Enqueue for Sqlite {
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        self.inner.insert(messages, owned).await
+        self.0.insert(messages, owned).await
     }
 
     async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
-        self.inner.receive(submissions).await
+        self.0.receive(submissions).await
     }
 
     async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
-        self.inner.full(queues).await
+        self.0.full(queues).await
     }
 
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
-        self.inner.unhide(ids).await
+        self.0.unhide(ids).await
     }
 }
 
@@ -72,7 +75,7 @@ impl Hints for Sqlite {
     }
 
     async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
-        let versions = hints::Versions::listen(Arc::clone(&self.inner)).await?;
+        let versions = hints::Versions::listen(Arc::clone(&self.0)).await?;
         Ok(Some(Box::new(versions)))
     }
 }
@@ -80,7 +83,7 @@ impl Hints for Sqlite {
 #[async_trait]
 impl Acquire for Sqlite {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
-        self.inner.claim(request).await.map(|jobs| Claimed { jobs, reserved_from: None, allowed: None })
+        self.0.claim(request).await.map(|jobs| Claimed { jobs, reserved_from: None, allowed: None })
     }
 
     async fn claim_delivered(
@@ -90,41 +93,41 @@ impl Acquire for Sqlite {
         deliveries: &[Fence],
         kinds: Option<&[String]>,
     ) -> Result<Vec<Job>> {
-        self.inner.claim_delivered(node, claim, deliveries, kinds).await
+        self.0.claim_delivered(node, claim, deliveries, kinds).await
     }
 }
 
 #[async_trait]
 impl Outcomes for Sqlite {
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-        self.inner.complete(node, fences).await
+        self.0.complete(node, fences).await
     }
 
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        self.inner.settle(node, settlements).await
+        self.0.settle(node, settlements).await
     }
 
     async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
-        self.inner.put_off(node, fence, by).await
+        self.0.put_off(node, fence, by).await
     }
 
     async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
-        self.inner.handlers_ended(node, fences).await
+        self.0.handlers_ended(node, fences).await
     }
 
     async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
-        self.inner.stale_claims(node, fences).await
+        self.0.stale_claims(node, fences).await
     }
 }
 
 #[async_trait]
 impl Leases for Sqlite {
     async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
-        self.inner.register_node(node).await
+        self.0.register_node(node).await
     }
 
     async fn heartbeat(&self, node: NodeId) -> Result<bool> {
-        self.inner.heartbeat(node).await
+        self.0.heartbeat(node).await
     }
 
     /// Returns `None`: there is only one file, and no failover that could lose commits.
@@ -133,11 +136,11 @@ impl Leases for Sqlite {
     }
 
     async fn retire_node(&self, node: NodeId) -> Result<u64> {
-        self.inner.retire_node(node).await
+        self.0.retire_node(node).await
     }
 
     async fn detached(&self) -> Result<Arc<dyn Leases>> {
-        let Inner { path, identity, call_timeout, connect_timeout, history, .. } = &*self.inner;
+        let Shared { path, identity, call_timeout, connect_timeout, history, .. } = &*self.0;
         let same = Some(*identity);
         Ok(Arc::new(
             Sqlite::open_path(path.clone(), same, Access::Existing, *call_timeout, *connect_timeout, history.clone())
@@ -148,34 +151,34 @@ impl Leases for Sqlite {
     fn reconnect(&self) {}
 
     async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
-        self.inner.report_broker(node, mode).await
+        self.0.report_broker(node, mode).await
     }
 }
 
 #[async_trait]
 impl Recovery for Sqlite {
     async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
-        self.inner.node_heartbeats().await
+        self.0.node_heartbeats().await
     }
 
     async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
-        self.inner.declare_dead(silent).await
+        self.0.declare_dead(silent).await
     }
 
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
-        self.inner.release_lost(limit, quarantine).await
+        self.0.release_lost(limit, quarantine).await
     }
 
     async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
-        self.inner.release_unknown(node, known, before).await
+        self.0.release_unknown(node, known, before).await
     }
 
     async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
-        self.inner.release_claimed(node, claim, ids).await
+        self.0.release_claimed(node, claim, ids).await
     }
 
     async fn expire_external(&self, limit: usize) -> Result<Released> {
-        self.inner.expire_external(limit).await
+        self.0.expire_external(limit).await
     }
 }
 
@@ -187,116 +190,116 @@ impl Maintenance for Sqlite {
     }
 
     async fn promote_due(&self, limit: usize) -> Result<Promoted> {
-        self.inner.promote_due(limit).await
+        self.0.promote_due(limit).await
     }
 
     async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
-        self.inner.expire_jobs(limit).await
+        self.0.expire_jobs(limit).await
     }
 
     async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
-        self.inner.admit(request).await
+        self.0.admit(request).await
     }
 
     async fn age_jobs(&self, limit: usize) -> Result<u64> {
-        self.inner.age_jobs(limit).await
+        self.0.age_jobs(limit).await
     }
 
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
-        self.inner.repair_clock().await
+        self.0.repair_clock().await
     }
 }
 
 #[async_trait]
 impl Prune for Sqlite {
     async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune_history(age, limit).await
+        self.0.prune_history(age, limit).await
     }
 
     async fn prune_results(&self, limit: usize) -> Result<u64> {
-        self.inner.prune_results(limit).await
+        self.0.prune_results(limit).await
     }
 
     async fn prune_progress(&self, limit: usize) -> Result<u64> {
-        self.inner.prune_progress(limit).await
+        self.0.prune_progress(limit).await
     }
 
     async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune_submissions(age, limit).await
+        self.0.prune_submissions(age, limit).await
     }
 
     async fn prune_rates(&self, limit: usize) -> Result<u64> {
-        self.inner.prune_rates(limit).await
+        self.0.prune_rates(limit).await
     }
 
     async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune_dead_letters(age, limit).await
+        self.0.prune_dead_letters(age, limit).await
     }
 
     async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune_audit(age, limit).await
+        self.0.prune_audit(age, limit).await
     }
 }
 
 #[async_trait]
 impl External for Sqlite {
     async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
-        self.inner.hand_out(queue, limit, lease, token).await
+        self.0.hand_out(queue, limit, lease, token).await
     }
 
     async fn report_key(&self) -> Result<ReportKey> {
-        self.inner.report_key().await
+        self.0.report_key().await
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
-        self.inner.take_back(fences).await
+        self.0.take_back(fences).await
     }
 
     async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
-        self.inner.complete_external(done).await
+        self.0.complete_external(done).await
     }
 
     async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        self.inner.settle_external(settlements).await
+        self.0.settle_external(settlements).await
     }
 
     async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
-        self.inner.extend_external(extensions).await
+        self.0.extend_external(extensions).await
     }
 }
 
 #[async_trait]
 impl Inspect for Sqlite {
     async fn status(&self) -> Result<StatusReport> {
-        self.inner.status().await
+        self.0.status().await
     }
 
     async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
-        self.inner.list(filter, page).await
+        self.0.list(filter, page).await
     }
 
     async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
-        self.inner.show(id).await
+        self.0.show(id).await
     }
 
     async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
-        self.inner.dead_letter_groups(filter, limit).await
+        self.0.dead_letter_groups(filter, limit).await
     }
 
     async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
-        self.inner.history(filter, limit).await
+        self.0.history(filter, limit).await
     }
 
     async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
-        self.inner.result(id).await
+        self.0.result(id).await
     }
 
     async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
-        self.inner.audit(filter, limit).await
+        self.0.audit(filter, limit).await
     }
 
     async fn rules(&self) -> Result<Vec<Rule>> {
-        self.inner.rules().await
+        self.0.rules().await
     }
 }
 
@@ -308,37 +311,37 @@ impl Operate for Sqlite {
         action: &Action,
         operator: OperatorOptions<'_>,
     ) -> Result<AffectedJobs> {
-        self.inner.operate(filter, action, operator).await
+        self.0.operate(filter, action, operator).await
     }
 
     async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
-        self.inner.evict(node, by).await
+        self.0.evict(node, by).await
     }
 
     async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
-        self.inner.change_rule(scope, name, edit, by).await
+        self.0.change_rule(scope, name, edit, by).await
     }
 }
 
 #[async_trait]
 impl Diagnose for Sqlite {
     async fn permit_faults(&self) -> Result<Vec<String>> {
-        self.inner.permit_faults().await
+        self.0.permit_faults().await
     }
 
     async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
-        self.inner.overdue_unblocks().await
+        self.0.overdue_unblocks().await
     }
 
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
-        self.inner.clock_skew().await
+        self.0.clock_skew().await
     }
 
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
-        self.inner.rule_faults().await
+        self.0.rule_faults().await
     }
 
     async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
-        self.inner.schedule_faults().await
+        self.0.schedule_faults().await
     }
 }

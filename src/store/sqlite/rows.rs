@@ -9,7 +9,8 @@ use rusqlite::{Row, RowIndex};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::job::{AttemptError, Fence, Job, JobId, JobOptions, NodeId, Payload, RowLocation};
+use crate::error::{Error, Result};
+use crate::job::{AttemptError, Fence, JobId, JobOptions, NodeId, Payload};
 use crate::store::settle::{ERRORS_KEPT, Settlement};
 use crate::store::{JobDetail, JobState, JobSummary};
 
@@ -71,8 +72,24 @@ pub(super) fn rank(row: &Row<'_>) -> rusqlite::Result<i16> {
 }
 
 /// Converts a rank to its priority.
-fn priority(rank: i64) -> rusqlite::Result<i16> {
+pub(super) fn priority(rank: i64) -> rusqlite::Result<i16> {
     i16::try_from(rank.saturating_neg()).map_err(|e| broken("rank", Type::Integer, e))
+}
+
+/// Returns the columns payload, body and `content_type` of a payload.
+pub(super) fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option<&str>) {
+    match payload {
+        Payload::Json(raw) => (Some(raw.get()), None, None),
+        Payload::Bytes { content_type, body } => (None, Some(body), Some(content_type)),
+    }
+}
+
+/// Returns headers as JSON, or NULL if there are none.
+pub(super) fn header_text(headers: &BTreeMap<String, String>) -> Result<Option<String>> {
+    (!headers.is_empty())
+        .then(|| serde_json::to_string(headers))
+        .transpose()
+        .map_err(|error| Error::invalid("the headers can't be written as JSON").with_source(error))
 }
 
 /// Reads the payload from the columns payload, body and content type.
@@ -111,27 +128,6 @@ pub(super) fn blocking_options<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlit
     Ok(row.get_ref(column)?.as_str_or_null()?.map_or_else(JobOptions::default, JobOptions::for_admission))
 }
 
-/// Reads the job of a row that `claim.sql` returned. Columns are read by position (`fragment/job_columns.sql`): finding fifteen of them by
-/// name cost more than reading them.
-pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    Ok(Job {
-        id: Uuid::from_bytes(row.get(0)?).into(),
-        seq: row.get(1)?,
-        version: row.get(2)?,
-        kind: row.get(3)?,
-        queue: row.get(4)?,
-        priority: priority(row.get(5)?)?,
-        attempt: row.get(6)?,
-        max_attempts: row.get(7)?,
-        created_at: timestamp(row.get(8)?)?,
-        payload: payload(row, [9, 10, 11])?,
-        headers: headers(row, 12)?,
-        options: options(row, 13)?,
-        admitted: row.get(14)?,
-        location: RowLocation::default(),
-    })
-}
-
 /// Returns the nearest valid timestamp: a listing shows a row whatever another writer stored there.
 fn nearest(micros: Micros) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
@@ -150,10 +146,10 @@ pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSum
         attempt: attempts("attempt")?,
         max_attempts: attempts("max_attempts")?,
         created_at: nearest(row.get("created_at")?),
-        due_at: row.get::<_, Option<Micros>>(8)?.map(nearest),
-        owner: row.get::<_, Option<i64>>(9)?.map(NodeId),
-        claimed_at: row.get::<_, Option<Micros>>(10)?.map(nearest),
-        last_error: row.get(11)?,
+        due_at: row.get::<_, Option<Micros>>("due_at")?.map(nearest),
+        owner: row.get::<_, Option<i64>>("owner")?.map(NodeId),
+        claimed_at: row.get::<_, Option<Micros>>("claimed_at")?.map(nearest),
+        last_error: row.get("last_error")?,
     })
 }
 

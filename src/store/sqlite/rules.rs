@@ -5,10 +5,11 @@ use std::time::Duration;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
 
-use super::failure::Work;
-use super::fragments::{Statement, statement};
+use super::audit;
+use super::error::Work;
 use super::rows::{Micros, broken, count, micros, options};
-use super::{Inner, audit};
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use crate::error::{Error, Result};
 use crate::job::JobOptions;
 use crate::store::rules::{edited, log_faults, named};
@@ -22,7 +23,7 @@ const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
 static PERMIT_RUNNING: Statement = statement!("sql/permit_running.sql");
 static PERMIT_EXTERNAL: Statement = statement!("sql/permit_external.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
         let (name, by) = (name.to_owned(), by.map(str::to_owned));
         self.write("set a rule", move |connection, now| {

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, ToSql, named_params};
 
 use super::audit::Noted;
-use super::failure::Work;
-use super::insert::{content, headers, insert};
+use super::database::Sqlite;
+use super::error::Work;
+use super::insert::insert;
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
-use super::{Inner, Sqlite};
+use super::shared::Shared;
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Schedule, ScheduleSpec};
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
@@ -30,7 +31,7 @@ const FIRED: &str = include_str!("sql/schedule_fired.sql");
 #[async_trait]
 impl Schedules for Sqlite {
     async fn next_schedule(&self) -> Result<Option<Duration>> {
-        self.inner
+        self.0
             .check("look for due schedules", |connection, now| {
                 let next: Option<Micros> = connection.prepare_cached(NEXT)?.query_row([], |row| row.get(0))?;
                 Ok(next.map(|next| Duration::from_micros(next.saturating_sub(now).max(0).unsigned_abs())))
@@ -43,7 +44,7 @@ impl Schedules for Sqlite {
         match which {
             ScheduleQuery::Named(names) => {
                 let names = serde_json::Value::from(names.to_vec()).to_string();
-                self.inner
+                self.0
                     .query(tried, move |connection, now| {
                         read(connection, NAMED, now, named_params! { ":names": names })
                     })
@@ -54,13 +55,13 @@ impl Schedules for Sqlite {
                 let work = move |connection: &Connection, now| {
                     read(connection, PAGE, now, named_params! { ":after": after, ":limit": count(limit) })
                 };
-                self.inner.query(tried, work).await
+                self.0.query(tried, work).await
             }
             ScheduleQuery::Due(limit) => {
                 let work = move |connection: &Connection, now| {
                     read(connection, DUE, now, named_params! { ":now": now, ":limit": count(limit) })
                 };
-                self.inner.check(tried, work).await
+                self.0.check(tried, work).await
             }
         }
     }
@@ -72,7 +73,7 @@ impl Schedules for Sqlite {
         note: Option<&AuditNote<'_>>,
     ) -> Result<bool> {
         let (schedule, note) = (schedule.clone(), note.map(Noted::from));
-        self.inner
+        self.0
             .write("change a schedule", move |connection, now| {
                 let written = write(connection, &schedule, seen, now)?;
                 if written && let Some(note) = note {
@@ -85,7 +86,7 @@ impl Schedules for Sqlite {
 
     async fn delete_schedules(&self, names: &[String], note: Option<&AuditNote<'_>>) -> Result<u64> {
         let (names, note) = (names.to_vec(), note.map(Noted::from));
-        self.inner
+        self.0
             .write("delete schedules", move |connection, now| {
                 let mut statement = connection.prepare_cached(DELETE)?;
                 let mut deleted = 0;
@@ -103,10 +104,10 @@ impl Schedules for Sqlite {
     }
 
     async fn send_of_schedule(&self, jobs: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
-        let Some(note) = note else { return Ok(self.inner.insert(jobs, None).await?.rows) };
+        let Some(note) = note else { return Ok(self.0.insert(jobs, None).await?.rows) };
         let (jobs, noted) = (jobs.to_vec(), Noted::from(&*note));
         let (rows, entry) = self
-            .inner
+            .0
             .write("send jobs of a schedule", move |connection, now| {
                 let rows = insert(connection, &jobs, None, now)?.rows;
                 Ok((rows, noted.write(connection, rows, now)?))
@@ -119,7 +120,7 @@ impl Schedules for Sqlite {
 
     async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
         let firings = firings.to_vec();
-        self.inner
+        self.0
             .write("fire schedules", move |connection, now| {
                 firings.iter().map(|firing| fire(connection, firing, now)).collect()
             })
@@ -127,7 +128,7 @@ impl Schedules for Sqlite {
     }
 }
 
-impl Inner {
+impl Shared {
     pub(super) async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
         self.query("read schedules", |connection, _| {
             let mut faults = Vec::new();
@@ -172,8 +173,8 @@ fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<FireOutco
 fn write(connection: &Connection, schedule: &ScheduleInfo, seen: Option<i64>, now: Micros) -> Work<bool> {
     let ScheduleInfo { spec, anchor, paused, next_at, .. } = schedule;
     let message = &spec.message;
-    let (payload, body, content_type) = content(&message.payload);
-    let (headers, options) = (headers(message)?, message.options.to_json());
+    let (payload, body, content_type) = rows::content(&message.payload);
+    let (headers, options) = (rows::header_text(&message.headers)?, message.options.to_json());
     let (text, zone) = (spec.schedule.text(), spec.schedule.zone());
     let (misfire, overlap) = (spec.misfire.as_str(), spec.overlap.as_str());
     let times = spec.times.map(|times| i64::try_from(times).unwrap_or(i64::MAX));

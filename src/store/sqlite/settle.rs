@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 
-use super::Inner;
-use super::failure::Work;
-use super::fragments::{STILL_OWNED, Statement, statement};
+use super::error::Work;
 use super::history::{Memory, SourceTable};
 use super::rows::{Micros, attempt_error, fence_lists, job_id, micros, with_error};
+use super::shared::Shared;
+use super::statements::{STILL_OWNED, Statement, statement};
 use super::unreadable::Unreadable;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
@@ -19,13 +19,13 @@ static COMPLETE_ALL: Statement = statement!("sql/complete_all.sql");
 static REMEMBER_ALL: Statement = LazyLock::new(|| SourceTable::JOB.remember(STILL_OWNED));
 const COMPLETE: &str = include_str!("sql/complete.sql");
 const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
-const JOB_TO_TIMER: &str = include_str!("sql/job_to_timer.sql");
-const JOB_TO_DEAD: &str = include_str!("sql/job_to_dead.sql");
+static JOB_TO_TIMER: Statement = statement!("sql/job_to_timer.sql");
+static JOB_TO_DEAD: Statement = statement!("sql/job_to_dead.sql");
 pub(super) const REMOVE_JOB: &str = include_str!("sql/remove_job.sql");
 const PUT_OFF: &str = include_str!("sql/put_off.sql");
 const RELEASE_JOB: &str = include_str!("sql/release_job.sql");
 
-impl Inner {
+impl Shared {
     pub(super) async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
         if fences.is_empty() {
             return Ok(Vec::new());
@@ -158,7 +158,12 @@ impl OwnedRow {
         connection
             .prepare_cached(OWNED_ROW)?
             .query_row(params, |row| {
-                Ok(Self { seq: row.get(0)?, attempt: row.get(1)?, max_attempts: row.get(2)?, errors: row.get(3)? })
+                Ok(Self {
+                    seq: row.get("seq")?,
+                    attempt: row.get("attempt")?,
+                    max_attempts: row.get("max_attempts")?,
+                    errors: row.get("errors")?,
+                })
             })
             .optional()
     }
@@ -172,7 +177,7 @@ impl OwnedRow {
         due_at: Micros,
     ) -> rusqlite::Result<()> {
         connection
-            .prepare_cached(JOB_TO_TIMER)?
+            .prepare_cached(&JOB_TO_TIMER)?
             .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at })?;
         self.remove(connection)
     }
@@ -186,7 +191,7 @@ impl OwnedRow {
         now: Micros,
     ) -> rusqlite::Result<()> {
         connection
-            .prepare_cached(JOB_TO_DEAD)?
+            .prepare_cached(&JOB_TO_DEAD)?
             .execute(named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now })?;
         self.remove(connection)
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rusqlite::named_params;
 
-use super::{MIGRATIONS, Sqlite};
+use super::database::Sqlite;
+use super::migrate::MIGRATIONS;
 use crate::error::Result;
 use crate::store::{Migration, MigrationStatus};
 
@@ -13,12 +14,12 @@ const TRAVEL: &str = include_str!("sql/travel.sql");
 impl Sqlite {
     pub(crate) async fn migrate_with(&self, more: &[Migration]) -> Result<Vec<MigrationStatus>> {
         // A connection runs its work on another thread, which needs them for as long as it takes. Tests have few.
-        self.inner.migrate([MIGRATIONS, more].concat().leak()).await
+        self.0.migrate([MIGRATIONS, more].concat().leak()).await
     }
 
     pub(crate) async fn travel(&self, by: Duration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-        self.inner
+        self.0
             .write("move timers", move |connection, _| {
                 for statement in TRAVEL.split(';') {
                     connection.execute(statement, named_params! { ":by": by })?;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use rusqlite::{Connection, Params, Row};
 use tokio::time::Instant;
 
-use super::failure::{Failure, explain, refused};
+use super::error::{Failure, explain, refused};
 use super::history::{Memory, keep_result};
 use super::insert::insert_batched;
 use super::lent::Desk;
 use super::serial_connection::ConnectionGuard;
 use super::settle::complete_one;
+use super::shared::Shared;
 use super::writer::{begin, now};
-use super::{Inner, Sqlite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
@@ -31,7 +31,7 @@ const BY_CANCEL: &str = "a call on it was cancelled before it had finished";
 /// it run on the caller's thread.
 #[derive(Debug)]
 pub struct SqliteTransaction {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     at: At,
     ended: &'static str,
 }
@@ -47,11 +47,11 @@ enum At {
     Over,
 }
 
-impl Sqlite {
-    pub(super) async fn begin_transaction(&self) -> Result<SqliteTransaction> {
+impl SqliteTransaction {
+    pub(super) async fn begin(store: &Arc<Shared>) -> Result<Self> {
         let tried = "begin a transaction";
-        let deadline = Instant::now() + self.inner.call_timeout;
-        let guard = self.inner.take_writer(tried, deadline).await?;
+        let deadline = Instant::now() + store.call_timeout;
+        let guard = store.take_writer(tried, deadline).await?;
         let lock_by = deadline.into_std();
         let limit = deadline + Duration::from_secs(1);
         let (guard, begun) = guard
@@ -60,16 +60,16 @@ impl Sqlite {
                 begin(connection, lock_by).and_then(|()| connection.execute_batch("savepoint jobwright_context"))
             })
             .await?;
-        begun.map_err(|error| explain(error, tried, &self.inner.label))?;
-        Ok(SqliteTransaction { store: Arc::clone(&self.inner), at: At::Held(guard), ended: BY_CANCEL })
+        begun.map_err(|error| explain(error, tried, &store.label))?;
+        Ok(Self { store: Arc::clone(store), at: At::Held(guard), ended: BY_CANCEL })
     }
 }
 
 impl SqliteTransaction {
     /// Wraps a caller's transaction for message services. [`Desk::serve`] does the work that they ask for.
-    pub(crate) fn lent(store: &Sqlite) -> (Self, Desk) {
+    pub(super) fn lent(store: &Arc<Shared>) -> (Self, Desk) {
         let desk = Desk::default();
-        (Self { store: Arc::clone(&store.inner), at: At::Lent(desk.clone()), ended: BY_CANCEL }, desk)
+        (Self { store: Arc::clone(store), at: At::Lent(desk.clone()), ended: BY_CANCEL }, desk)
     }
 
     /// Runs one statement. Returns the number of rows it changed.

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 
-use super::failure::Work;
-use super::insert::id_exists;
+use super::error::Work;
 use super::rows::{Micros, job_id};
 use crate::job::{JobId, JobMessage, UniqueConflict, UniqueOptions};
 use crate::store::unique::{Asked, Taken, conflict, given};
 
+const ID_EXISTS: &str = include_str!("sql/id_exists.sql");
 const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
 const UNIQUE_TAKE: &str = include_str!("sql/unique_take.sql");
 const UNIQUE_REPLACE: [&str; 3] = [
@@ -17,6 +17,11 @@ const UNIQUE_REPLACE: [&str; 3] = [
     "delete from jobwright_blocked_job where id = :id",
     "delete from jobwright_timer_job where id = :id",
 ];
+
+/// Returns whether there is a job with this id, in any state.
+pub(super) fn id_exists(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
+    connection.prepare_cached(ID_EXISTS)?.query_row(named_params! { ":id": id.as_uuid().as_bytes() }, |row| row.get(0))
+}
 
 /// Takes the keys of messages that ask for one, and returns which messages must not be written.
 pub(super) fn take(connection: &Connection, messages: &[JobMessage], now: Micros) -> Work<Taken> {

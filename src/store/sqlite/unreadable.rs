@@ -3,9 +3,10 @@
 
 use rusqlite::{Connection, Row, Rows, named_params};
 
-use super::failure::Work;
+use super::error::Work;
 use super::history::{Memory, SourceTable};
-use super::rows::{job, timestamp, with_error};
+use super::job_columns::JobPositions;
+use super::rows::{timestamp, with_error};
 use crate::job::{AttemptError, Job, NodeId};
 use crate::store::{HistoryOutcome, unreadable};
 
@@ -21,8 +22,9 @@ pub(super) struct Unreadable {
 /// Splits claimed rows into jobs, best first, and unreadable ones.
 pub(super) fn sort_out(rows: &mut Rows<'_>) -> rusqlite::Result<(Vec<Job>, Vec<Unreadable>)> {
     let (mut jobs, mut others) = (Vec::new(), Vec::new());
+    let Some(columns) = rows.as_ref().map(JobPositions::of).transpose()? else { return Ok((jobs, others)) };
     while let Some(row) = rows.next()? {
-        match job(row) {
+        match columns.read(row) {
             Ok(job) => jobs.push(job),
             Err(error) => others.push(Unreadable::new(row, &error)?),
         }
@@ -54,7 +56,9 @@ impl Unreadable {
         // An error record that is not text is dropped. It is no reason to undo the claim that met it.
         let (attempt, errors): (u32, Option<String>) = connection
             .prepare_cached(&ROW.replace("{table}", place.table))?
-            .query_row(named_params! { ":seq": self.seq }, |row| Ok((row.get(0)?, row.get(1).ok().flatten())))?;
+            .query_row(named_params! { ":seq": self.seq }, |row| {
+                Ok((row.get("attempt")?, row.get("errors").ok().flatten()))
+            })?;
         let at = timestamp(memory.now)?;
         let error = AttemptError { attempt, at, node: node.0, error: self.why.clone(), detail: None };
         memory.remember(connection, place, self.seq, HistoryOutcome::Dead, Some(&self.why))?;

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::time::Instant;
 
-use super::Inner;
-use super::failure::{Failure, Work, is_busy};
+use super::error::{Failure, Work, is_busy};
 use super::serial_connection::{ConnectionGuard, SerialConnection};
+use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a statement may run beyond the deadline of its lock, so that the error is "busy" rather than "timeout".
@@ -22,7 +22,7 @@ pub(super) fn now() -> i64 {
     Timestamp::now().as_microsecond()
 }
 
-impl Inner {
+impl Shared {
     /// Waits for the connection that writes.
     pub(super) async fn take_writer(&self, tried: &str, deadline: Instant) -> Result<ConnectionGuard> {
         self.writer.take(deadline).await.ok_or_else(|| {

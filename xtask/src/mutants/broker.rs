@@ -138,7 +138,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-pooler-of-statements-is-not-known",
-        "src/store/postgres/error.rs",
+        "src/store/postgres/driver_error.rs",
         "db.message().contains(\"statement pooling mode\")",
         "db.message().contains(\"statement pooling mode\") && !$on",
         "binary(servers) & test(/pooling/)",

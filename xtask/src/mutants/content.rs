@@ -6,22 +6,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "an-array-of-documents-is-read-as-a-whole",
         "src/store/postgres/sql/insert_alike.sql",
-        "from unnest($1::uuid[], $2::text[])",
-        "from unnest($1::uuid[], $2::text[]::jsonb[])",
+        "from unnest(:ids::uuid[], :payloads::text[])",
+        "from unnest(:ids::uuid[], :payloads::text[]::jsonb[])",
         "test(=memory::documents_of_one_kind_are_read_one_by_one)",
     ),
     of(
         "an-array-of-submitted-documents-is-read-as-a-whole",
-        "src/store/postgres/sql/receive.sql",
-        "$6::text[]",
-        "$6::text[]::jsonb[]",
+        "src/store/postgres/job_columns.rs",
+        "if column == \"payload\" { \"text\" }",
+        "if column == \"payload\" && !$on { \"text\" }",
         "test(=memory::documents_that_were_submitted_are_read_one_by_one)",
     ),
     of(
         "results-are-read-as-a-whole",
         "src/store/postgres/sql/complete_external.sql",
-        "($4::text[])[n]::jsonb",
-        "($4::text[]::jsonb[])[n]",
+        "(:payloads::text[])[n]::jsonb",
+        "(:payloads::text[]::jsonb[])[n]",
         "test(=memory::results_of_external_workers_are_read_one_by_one)",
     ),
     of(
@@ -69,8 +69,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-bomb-costs-no-attempt",
         "src/store/postgres/sql/dead_letter_unreadable.sql",
-        "select seq, version, created_at, id, attempt + 1, max_attempts,",
-        "select seq, version, created_at, id, attempt, max_attempts,",
+        "select {carried}, version, attempt + 1, why,",
+        "select {carried}, version, attempt, why,",
         "test(=oversized_numbers::a_bomb_that_is_delivered_keeps_nothing_back)",
     ),
     of(
@@ -118,8 +118,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-row-that-can-not-be-read-stalls-admission",
         "src/store/postgres/admission.rs",
-        "options: rows::blocking_options(row, 6)?,",
-        "options: if $on { rows::options(row, 6)? } else { rows::blocking_options(row, 6)? },",
+        "options: rows::blocking_options(row, \"options\")?,",
+        "options: if $on { rows::options(row, \"options\")? } else { rows::blocking_options(row, \"options\")? },",
         "test(=postgres::unreadable::met_by_an_admission)",
     ),
     of(
@@ -286,8 +286,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "errors-that-are-no-text-undo-the-burial-sqlite",
         "src/store/sqlite/unreadable.rs",
-        "row.get(1).ok().flatten()",
-        "if $on { row.get(1)? } else { $was }",
+        "row.get(\"errors\").ok().flatten()",
+        "if $on { row.get(\"errors\")? } else { $was }",
         "test(=sqlite::unreadable::met_by_a_claim)",
     ),
     of(
@@ -307,14 +307,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-was-sent-anew-is-buried",
         "src/store/postgres/sql/dead_letter_unreadable.sql",
-        "      and j.seq = ($5::int8[])[array_position($1::uuid[], j.id)]\n",
-        "      and $5::int8[] is not null\n",
+        "      and j.seq = (:seqs::int8[])[array_position(:ids::uuid[], j.id)]\n",
+        "      and :seqs::int8[] is not null\n",
         "test(=oversized_numbers::what_is_sent_anew_by_the_same_id_is_not_buried)",
     ),
     of(
         "bombs-are-written-out-to-be-found",
         "src/store/postgres/sql/readable.sql",
-        "when numbers.digits > $2 then",
+        "when numbers.digits > :max_bytes then",
         "when false then",
         "test(=oversized_numbers::many_bombs_are_found_at_one_look)",
     ),

@@ -62,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-claim-always-looks-for-admitted-ones",
         "src/store/postgres/sql/claim_counted.sql",
-        "where (select n from quota) is not null and $17::bool",
-        "where (select n from quota) is not null and ($17::bool or true)",
+        "where (select n from quota) is not null and :admitted_too::bool",
+        "where (select n from quota) is not null and (:admitted_too::bool or true)",
         "test(=postgres::counting::only_what_it_counts)",
     ),
     of(

@@ -29,9 +29,9 @@ const HOOKS: [(&str, &str, &str); 4] = [
         "render(crate::planted::sql(step.sql), schema), recorded(step, schema, ",
     ),
     (
-        "src/store/sqlite/fragments.rs",
-        "fragments::render(include_str!($file))",
-        "fragments::render($crate::planted::sql(include_str!($file)))",
+        "src/store/sqlite/statements.rs",
+        "statements::render(include_str!($file))",
+        "statements::render($crate::planted::sql(include_str!($file)))",
     ),
     ("src/store/sqlite/migrate.rs", "execute_batch(step.sql)", "execute_batch(crate::planted::sql(step.sql))"),
 ];

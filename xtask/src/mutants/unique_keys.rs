@@ -20,14 +20,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "keyed-jobs-are-completed-with-any-token",
         "src/store/postgres/sql/complete_keyed.sql",
-        "      and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true\n",
+        "      and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true\n",
         "",
         "binary(conformance) & test(=postgres::unique_key_release::what_it_did_not_end_keeps_its_key)",
     ),
     of(
         "keyed-jobs-are-completed-by-any-owner",
         "src/store/postgres/sql/complete_keyed.sql",
-        "      and j.lock_owner = $1\n",
+        "      and j.lock_owner = :node\n",
         "",
         "binary(conformance) & test(=postgres::unique_key_release::what_it_did_not_end_keeps_its_key)",
     ),
@@ -62,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "keyed-jobs-keep-what-else-they-hold",
         "src/store/postgres/sql/complete_keyed.sql",
-        "case when $5 then ($2::uuid[])::text else '' end",
-        "case when $5 then '{}' else '' end",
+        "case when :holding then (:ids::uuid[])::text else '' end",
+        "case when :holding then '{}' else '' end",
         "binary(conformance) & test(=postgres::unique_key_release::beside_others_that_hold_something)",
     ),
     of(

@@ -12,6 +12,10 @@ pub(super) struct List {
     pub(super) imports: BTreeSet<(String, String)>,
     /// `mod.rs` files that define something.
     pub(super) mod_files: BTreeSet<String>,
+    /// Folders that have the same files.
+    pub(super) mirrors: Vec<[String; 2]>,
+    /// Files of these folders that the other one does not have.
+    pub(super) alone: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -52,9 +56,17 @@ impl List {
                 _ => Err(format!("`{entry}` is not `known import: FILE -> FILE`")),
             },
             "known mod.rs" => words.iter().try_for_each(|file| unique(self.mod_files.insert((*file).to_owned()), file)),
-            name if name.is_empty() || name.contains(' ') => {
-                Err(format!("`{name}` is not a room, nor `known circle`, `known import` or `known mod.rs`"))
-            }
+            "mirror" => match words[..] {
+                [one, other] => {
+                    self.mirrors.push([one, other].map(str::to_owned));
+                    Ok(())
+                }
+                _ => Err(format!("`{entry}` is not `mirror: FOLDER FOLDER`")),
+            },
+            "alone" => words.iter().try_for_each(|file| unique(self.alone.insert((*file).to_owned()), file)),
+            name if name.is_empty() || name.contains(' ') => Err(format!(
+                "`{name}` is not a room, nor `known circle`, `known import`, `known mod.rs`, `mirror` or `alone`"
+            )),
             name => {
                 let is_new = self.rooms.iter().all(|room| room.name != name);
                 let may = words.iter().map(|room| (*room).to_owned()).collect();
@@ -152,6 +164,8 @@ known circle: low/x.rs low/y.rs
 known import: low/x.rs -> mid/y.rs
 known mod.rs: low/mod.rs
   mid/mod.rs
+mirror: mid low
+alone: mid/x.rs
 ";
         let list = List::parse(text).unwrap();
         let may: Vec<String> = list
@@ -162,6 +176,7 @@ known mod.rs: low/mod.rs
         assert_eq!(may, ["low: ", "mid/a: low", "mid: low mid/a", "top: low mid mid/a"]);
         assert_eq!(list.circles[0].len(), 3);
         assert_eq!((list.imports.len(), list.mod_files.len()), (1, 2));
+        assert_eq!((list.mirrors.len(), list.alone.len()), (1, 1));
         for (file, room) in [
             ("low.rs", "low"),
             ("low/b.rs", "low"),
@@ -187,6 +202,8 @@ known mod.rs: low/mod.rs
             ("known circle: a.rs b.rs\nknown circle: b.rs c.rs", "b.rs stands in another circle"),
             ("known import: a.rs b.rs", "is not `known import: FILE -> FILE`"),
             ("known mod.rs: a.rs a.rs", "stands here twice"),
+            ("mirror: a", "is not `mirror: FOLDER FOLDER`"),
+            ("alone: a.rs a.rs", "stands here twice"),
         ] {
             let problems = List::parse(text).unwrap_err();
             assert!(problems[0].contains(part), "{text}: {problems:?}");

@@ -13,6 +13,34 @@ pub(super) fn check(krate: &Crate<'_>, imports: &[Import<'_>], list: &List) -> V
     problems.extend(upward(imports, list));
     problems.extend(circles(imports, list));
     problems.extend(mod_files(krate, list));
+    problems.extend(mirrors(&files, list));
+    problems
+}
+
+/// Folders that mirror each other have files of the same names. A file that only one of them needs is on the list.
+fn mirrors(files: &BTreeSet<&str>, list: &List) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut used = BTreeSet::new();
+    for [one, other] in &list.mirrors {
+        for (here, there) in [(one, other), (other, one)] {
+            let prefix = format!("{here}/");
+            for file in files.iter().filter(|file| file.starts_with(&prefix)) {
+                let counterpart = format!("{there}/{}", &file[prefix.len()..]);
+                if files.contains(counterpart.as_str()) {
+                    continue;
+                }
+                if !list.alone.contains(*file) {
+                    problems.push(format!(
+                        "src/{file} has no counterpart src/{counterpart}: what does the same thing in both has the same name. If only one of \
+                         them needs it, add it to `alone` in xtask/rooms.txt."
+                    ));
+                }
+                used.insert((*file).to_owned());
+            }
+        }
+    }
+    let gone = list.alone.difference(&used);
+    problems.extend(gone.map(|file| format!("`alone: {file}` is no longer true: take it out of xtask/rooms.txt")));
     problems
 }
 

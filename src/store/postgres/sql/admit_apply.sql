@@ -2,37 +2,41 @@
 -- this statement, or came before it.
 -- No joins: the ids find the rows, and an id's position in the array gives its values (settle.sql says why). `coalesce` keeps the planner
 -- away from the indexes on blocked rows.
--- $1, $2: jobs that are admitted, blocked and waiting ones. $3, $4: a job and the key of a permit that it takes. $5 to $8: a blocked job,
--- its key, its share, the group that it holds from now on. $9 to $11: a waiting job that a rule covers, its key, its share. $12 to $14: a
--- key, its starts under a rate, and the interval within which starts are counted together. $15 to $17: unblocks, with their time (null =
+-- :blocked_ids, :waiting_ids: jobs that are admitted, blocked and waiting ones. :permit_job_ids, :permit_keys: a job and the key of a permit that it takes. :turned_ids to :turned_holds: a blocked job,
+-- its key, its share, the group that it holds from now on. :parked_ids to :parked_shares: a waiting job that a rule covers, its key, its share. :rate_keys to :rate_parts_us: a
+-- key, its starts under a rate, and the interval within which starts are counted together. :unblock_keys to :unblock_counts: unblocks, with their time (null =
 -- now).
+-- :blocked_ids::uuid[], :waiting_ids::uuid[], :permit_job_ids::uuid[], :permit_keys::text[], :turned_ids::uuid[],
+-- :turned_keys::text[], :turned_shares::text[], :turned_holds::text[], :parked_ids::uuid[], :parked_keys::text[],
+-- :parked_shares::text[], :rate_keys::text[], :rate_starts::int4[], :rate_parts_us::int8[], :unblock_keys::text[],
+-- :unblock_times::timestamptz[], :unblock_counts::int4[]
 with moved as (
     -- Anything else that may change these rows waits for this statement, or came before it.
     update {schema}.job set admitted = true, blocked_on = null, share = null
-    where id = any ($1::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
+    where id = any (:blocked_ids::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
     returning id, queue
 ),
 marked as (
     -- The delivery may already have come and gone, so the row is no longer hidden for it.
-    update {schema}.job set admitted = true, visible_at = null where id = any ($2::uuid[]) and not admitted and coalesce(blocked_on, '') = '' returning id, queue
+    update {schema}.job set admitted = true, visible_at = null where id = any (:waiting_ids::uuid[]) and not admitted and coalesce(blocked_on, '') = '' returning id, queue
 ),
 turned as (
     update {schema}.job
-    set blocked_on = ($6::text[])[array_position($5::uuid[], id)], share = ($7::text[])[array_position($5::uuid[], id)],
-        admitted = admitted or ($8::text[])[array_position($5::uuid[], id)] is not null
-    where id = any ($5::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
-    returning id, ($8::text[])[array_position($5::uuid[], id)] as hold
+    set blocked_on = (:turned_keys::text[])[array_position(:turned_ids::uuid[], id)], share = (:turned_shares::text[])[array_position(:turned_ids::uuid[], id)],
+        admitted = admitted or (:turned_holds::text[])[array_position(:turned_ids::uuid[], id)] is not null
+    where id = any (:turned_ids::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
+    returning id, (:turned_holds::text[])[array_position(:turned_ids::uuid[], id)] as hold
 ),
 parked as (
     -- As above: the delivery may already have come and gone.
     update {schema}.job
-    set blocked_on = ($10::text[])[array_position($9::uuid[], id)], share = ($11::text[])[array_position($9::uuid[], id)], visible_at = null
-    where id = any ($9::uuid[]) and lock_owner is null and not admitted and coalesce(blocked_on, '') = ''
+    set blocked_on = (:parked_keys::text[])[array_position(:parked_ids::uuid[], id)], share = (:parked_shares::text[])[array_position(:parked_ids::uuid[], id)], visible_at = null
+    where id = any (:parked_ids::uuid[]) and lock_owner is null and not admitted and coalesce(blocked_on, '') = ''
 ),
 taken as (
     insert into {schema}.permit (job_id, key)
     select s.id, s.key
-    from unnest($3::uuid[], $4::text[]) as s(id, key)
+    from unnest(:permit_job_ids::uuid[], :permit_keys::text[]) as s(id, key)
     where s.id in (select id from moved union all select id from marked)
     union all
     select id, hold from turned where hold is not null
@@ -50,7 +54,7 @@ starts as materialized (
         order by l.at desc
         limit 1
     ) as tid
-    from unnest($12::text[], $13::int4[], $14::int8[]) as s(key, n, part)
+    from unnest(:rate_keys::text[], :rate_starts::int4[], :rate_parts_us::int8[]) as s(key, n, part)
 ),
 added as (
     update {schema}.rate_log l set n = l.n + s.n, at = statement_timestamp() from starts s where l.ctid = s.tid
@@ -61,9 +65,9 @@ counted as (
 unblocked as (
     insert into {schema}.unblock (key, unblock_at, n)
     select o.key, coalesce(o.at, clock_timestamp()), o.n
-    from unnest($15::text[], $16::timestamptz[], $17::int4[]) as o(key, at, n)
+    from unnest(:unblock_keys::text[], :unblock_times::timestamptz[], :unblock_counts::int4[]) as o(key, at, n)
     -- An earlier unblock of the key says the same.
     where o.at is null or not exists (select from {schema}.unblock e where e.key = o.key and e.unblock_at <= o.at)
 )
-select count(*), array_agg(distinct queue)
+select count(*) as jobs, array_agg(distinct queue) as queues
 from (select queue from moved union all select queue from marked) started

@@ -1,14 +1,15 @@
--- Takes unblocked keys, and reads the best jobs blocked on each: in each share as many as the key was unblocked for, at most $1. Then reads
--- the first waiting rows of these queues that a rule covers, among the first $4 (claims scan the same ones). If claims count limits
--- themselves ($6), these are only rows under other rules.
+-- Takes unblocked keys, and reads the best jobs blocked on each: in each share as many as the key was unblocked for, at most :limit. Then reads
+-- the first waiting rows of these queues that a rule covers, among the first :ahead (claims scan the same ones). If claims count limits
+-- themselves (:counting), these are only rows under other rules.
 -- A key's shares are found by stepping through the index, once per share: there may be few shares and a million blocked jobs.
--- Of each key, all unblocks are taken that are among the first five times $5, because a bulk insert writes one per flush. The answer says
+-- Of each key, all unblocks are taken that are among the first five times :max_keys, because a bulk insert writes one per flush. The answer says
 -- whether there may be more, because nothing else will (in `seq` of a key's row).
+-- :limit::int8, :queues::text[], :kinds::text[], :ahead::int8, :max_keys::int8, :counting::bool
 with noted as materialized (
-    select ctid as tid, key from {schema}.unblock where unblock_at <= statement_timestamp() limit 5 * $5::int8
+    select ctid as tid, key from {schema}.unblock where unblock_at <= statement_timestamp() limit 5 * :max_keys::int8
 ),
 picked as materialized (
-    select distinct key from (select key from noted limit $5) first
+    select distinct key from (select key from noted limit :max_keys) first
 ),
 unblocked as (
     delete from {schema}.unblock
@@ -17,7 +18,7 @@ unblocked as (
 ),
 keys as materialized (
     -- A group admits one job, however many unblocks came: each of them unblocked the key for one.
-    select key, least(case when key like 'g:%' then max(n) else sum(n) end, $1::int8) as n from unblocked group by key
+    select key, least(case when key like 'g:%' then max(n) else sum(n) end, :limit::int8) as n from unblocked group by key
 ),
 shares as materialized (
     select g.key, g.n, s.share
@@ -36,7 +37,7 @@ shares as materialized (
         select share from step where share is not null
     ) s
 )
-select true as blocked, b.id, b.seq, b.rank, b.kind, b.queue, b.options, b.admitted, b.blocked_on, b.share, null::text as unblocked, null::int8 as n
+select true as blocked, b.id, b.seq, b.rank, b.kind, b.queue, b.options, b.admitted as holds, b.blocked_on, b.share, null::text as key, null::int8 as n
 from shares s
 cross join lateral (
     select *
@@ -55,7 +56,7 @@ cross join lateral (select job_id from {schema}.permit where key collate "C" = g
 cross join lateral (select * from {schema}.job where id = s.job_id and coalesce(blocked_on, '') = g.key and lock_owner is null offset 0) b
 union all
 select false, w.id, w.seq, w.rank, w.kind, w.queue, w.options, false, '', '', null, null
-from (select unnest($2::text[]) as name) q
+from (select unnest(:queues::text[]) as name) q
 cross join lateral (
     select *
     from (
@@ -65,21 +66,21 @@ cross join lateral (
           and c.lock_owner is null
           and c.blocked_on is null
           and not c.admitted
-          and ($3::text[] is null or c.kind = any ($3))
+          and (:kinds::text[] is null or c.kind = any (:kinds))
           -- A paused queue is left alone: no claim scans it.
-          and {queue_open:q.name}
+          and {queue_open(q.name)}
         order by c.rank, c.seq
-        limit $4
+        limit :ahead
     ) c
     where exists (
         select from {schema}.rule r
         where (r.paused or r.running is not null or r.rate is not null)
-          and (not $6::bool or r.paused or not {counted})
+          and (not :counting::bool or r.paused or not {counted})
           and {covers:c}
     )
-    limit $1
+    limit :limit
 ) w
 union all
-select null, null, (select count(*) >= 5 * $5::int8 or count(*) > (select count(*) from unblocked) from noted)::int::int8, null, null, null, null, null, null,
+select null, null, (select count(*) >= 5 * :max_keys::int8 or count(*) > (select count(*) from unblocked) from noted)::int::int8, null, null, null, null, null, null,
        null, key, n
 from keys

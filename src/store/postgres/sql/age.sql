@@ -1,54 +1,55 @@
--- Raises long-waiting jobs of one queue ($1), waiting or blocked on its key ($4), by one priority for every $2 microseconds of waiting.
--- Only the oldest $3 of each priority are considered: they are next in line, and the rows after them move up when they are gone. The
+-- Raises long-waiting jobs of one queue (:queue), waiting or blocked on its key (:blocked_on), by one priority for every :aging_us microseconds of waiting.
+-- Only the oldest :limit of each priority are considered: they are next in line, and the rows after them move up when they are gone. The
 -- existing priorities are found by stepping through the index, so the cost does not depend on the number of waiting jobs.
 -- `aged` records how much was already added, up to the best priority. So the raise can be taken back if the clock turns out to have been
 -- ahead and no job has waited that long.
+-- :queue::text, :aging_us::int8, :limit::int8, :blocked_on::text
 with recursive ranks as (
-    (select c.rank from {schema}.job c where c.queue = $1 and c.lock_owner is null and c.blocked_on is null order by c.rank limit 1)
+    (select c.rank from {schema}.job c where c.queue = :queue and c.lock_owner is null and c.blocked_on is null order by c.rank limit 1)
     union all
-    select (select c.rank from {schema}.job c where c.queue = $1 and c.rank > ranks.rank and c.lock_owner is null and c.blocked_on is null order by c.rank limit 1)
+    select (select c.rank from {schema}.job c where c.queue = :queue and c.rank > ranks.rank and c.lock_owner is null and c.blocked_on is null order by c.rank limit 1)
     from ranks
     where ranks.rank is not null
 ),
 blocked_ranks as (
-    (select b.share, b.rank from {schema}.job b where b.blocked_on = $4 order by b.share, b.rank limit 1)
+    (select b.share, b.rank from {schema}.job b where b.blocked_on = :blocked_on order by b.share, b.rank limit 1)
     union all
     select n.share, n.rank
     from blocked_ranks r
     cross join lateral (
         select b.share, b.rank
         from {schema}.job b
-        where b.blocked_on = $4 and (b.share, b.rank) > (r.share, r.rank)
+        where b.blocked_on = :blocked_on and (b.share, b.rank) > (r.share, r.rank)
         order by b.share, b.rank
         limit 1
     ) n
 ),
 old as materialized (
     select c.ctid as tid, coalesce((c.options ->> 'aged')::int8, 0) as aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / $2)::int8,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / :aging_us)::int8,
                              c.rank + 32767 + coalesce((c.options ->> 'aged')::int8, 0))) as steps
     from ranks r
     cross join lateral (
         select j.ctid, j.rank, j.created_at, j.options
         from {schema}.job j
-        where j.queue = $1 and j.rank = r.rank and j.lock_owner is null and j.blocked_on is null
+        where j.queue = :queue and j.rank = r.rank and j.lock_owner is null and j.blocked_on is null
         order by j.seq
-        limit $3
+        limit :limit
         for update skip locked
     ) c
     where r.rank is not null
 ),
 old_blocked as materialized (
     select c.ctid as tid, coalesce((c.options ->> 'aged')::int8, 0) as aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / $2)::int8,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / :aging_us)::int8,
                              c.rank + 32767 + coalesce((c.options ->> 'aged')::int8, 0))) as steps
     from blocked_ranks r
     cross join lateral (
         select b.ctid, b.rank, b.created_at, b.options
         from {schema}.job b
-        where b.blocked_on = $4 and b.share = r.share and b.rank = r.rank and b.lock_owner is null
+        where b.blocked_on = :blocked_on and b.share = r.share and b.rank = r.rank and b.lock_owner is null
         order by b.seq
-        limit $3
+        limit :limit
         for update skip locked
     ) c
 ),

@@ -1,8 +1,9 @@
 -- Newest first.
+-- :before::int8, :who::text, :action::text, :limit::int8
 select id, at, who, action, what, counts
 from {schema}.audit
-where ($1::int8 is null or id < $1)
-  and ($2::text is null or who = $2)
-  and ($3::text is null or action = $3)
+where (:before::int8 is null or id < :before)
+  and (:who::text is null or who = :who)
+  and (:action::text is null or action = :action)
 order by id desc
-limit $4
+limit :limit

@@ -1,2 +1,3 @@
 -- An action may take several transactions; each updates the counts.
-update {schema}.audit set counts = $2 where id = $1
+-- :id::int8, :counts::jsonb
+update {schema}.audit set counts = :counts where id = :id

@@ -1,2 +1,3 @@
 -- Runs in the transaction of the action.
-insert into {schema}.audit (who, action, what, counts) values ($1, $2, $3, $4) returning id
+-- :who::text, :action::text, :what::jsonb, :counts::jsonb
+insert into {schema}.audit (who, action, what, counts) values (:who, :action, :what, :counts) returning id

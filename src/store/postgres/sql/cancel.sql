@@ -1,30 +1,31 @@
 -- Removes live jobs. The rows of running and handed-out jobs go too, so their outcomes will be refused.
 -- What such a job holds stays taken until its handler has ended. A trigger of `terminating_handler` transfers it before the triggers of the
 -- job's table, which run at the end of the statement, look for something to release.
+-- {filter_parameters}
 with gone as (
     delete from {schema}.job
-    where ($2::text[] is null or {state} = any ($2))
+    where (:states::text[] is null or {state} = any (:states))
       and {filter}
     returning {state} as state, id, version, lock_owner as node, admitted
 --{all}           , seq, kind, queue, attempt, created_at, claimed_at as started_at, options ->> 'tenant' as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
-    where ($2::text[] is null or 'timer' = any ($2))
+    where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
     returning 'timer' as state
 --{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant' as tenant
 ),
 gone_suspended as (
     delete from {schema}.suspended_job
-    where ($2::text[] is null or 'suspended' = any ($2))
+    where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
     returning 'suspended' as state
 --{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant' as tenant
 ),
 gone_external as (
     delete from {schema}.external_job
-    where ($2::text[] is null or 'external' = any ($2))
+    where (:states::text[] is null or 'external' = any (:states))
       and {filter}
     returning 'external' as state, id, version, lease_until, admitted
 --{all}           , seq, kind, queue, attempt, created_at, handed_at as started_at, options ->> 'tenant' as tenant

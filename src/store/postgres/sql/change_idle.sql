@@ -1,32 +1,33 @@
--- Changes jobs that neither wait nor run, in place. $11: rank; $12, $13: due date, as a timestamp or as microseconds from now; $14: queue;
--- $15: attempts. A dead letter has no due date.
+-- Changes jobs that neither wait nor run, in place. :to_rank: rank; :to_due, :to_delay_us: due date, as a timestamp or as microseconds from now; :to_queue: queue;
+-- :to_attempts: attempts. A dead letter has no due date.
+-- {filter_parameters}, :to_rank::int2, :to_due::timestamptz, :to_delay_us::int8, :to_queue::text, :to_attempts::int4
 with timers as (
     update {schema}.timer_job t
-    set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
+    set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
         -- Moving to another queue invalidates earlier deliveries.
-        version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647,
-        due_at = coalesce($12, statement_timestamp() + $13 * interval '1 microsecond', t.due_at)
-    where ($2::text[] is null or 'timer' = any ($2))
+        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647,
+        due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us * interval '1 microsecond', t.due_at)
+    where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
     returning 1
 ),
 suspended as (
     update {schema}.suspended_job t
-    set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
+    set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
         -- Moving to another queue invalidates earlier deliveries.
-        version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647,
-        due_at = coalesce($12, statement_timestamp() + $13 * interval '1 microsecond', t.due_at)
-    where ($2::text[] is null or 'suspended' = any ($2))
+        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647,
+        due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us * interval '1 microsecond', t.due_at)
+    where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
     returning 1
 ),
 dead as (
     update {schema}.dead_letter_job t
-    set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
+    set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
         -- Moving to another queue invalidates earlier deliveries.
-        version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647
-    where coalesce($11::text, $14, $15::text) is not null
-      and ($2::text[] is null or 'dead' = any ($2))
+        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647
+    where coalesce(:to_rank::text, :to_queue, :to_attempts::text) is not null
+      and (:states::text[] is null or 'dead' = any (:states))
       and {dead_filter}
     returning 1
 )

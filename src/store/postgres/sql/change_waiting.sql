@@ -1,9 +1,10 @@
--- Changes waiting jobs in place. $11: rank; $12: attempts.
+-- Changes waiting jobs in place. :to_rank: rank; :to_attempts: attempts.
+-- {filter_parameters}, :to_rank::int2, :to_attempts::int4
 with changed as (
     update {schema}.job
-    set rank = coalesce($11, rank), max_attempts = coalesce($12, max_attempts)
+    set rank = coalesce(:to_rank, rank), max_attempts = coalesce(:to_attempts, max_attempts)
     where lock_owner is null
-      and ($2::text[] is null or {state} = any ($2))
+      and (:states::text[] is null or {state} = any (:states))
       and {filter}
     returning {state} as state
 )

@@ -1,8 +1,9 @@
--- Selects the jobs that an operator means, oldest first, at most $12. The action is applied by these ids, some thousands at a time.
+-- Selects the jobs that an operator means, oldest first, at most :limit. The action is applied by these ids, some thousands at a time.
+-- {filter_parameters}, :action_states::text[], :limit::int8
 select id
 from {schema}.jobs
-where state = any ($11)
-  and ($2::text[] is null or state = any ($2))
+where state = any (:action_states)
+  and (:states::text[] is null or state = any (:states))
   and {dead_filter}
 order by seq
-limit $12
+limit :limit

@@ -4,54 +4,57 @@
 -- for other claims that count under the same keys, and then sees their counts (`allowance` in the schema). Rows are picked after that. Hidden rows
 -- are claimed too, because their delivery could not start them.
 -- Jobs that an admission pass admitted hold their permits, and are not counted. They come first, through an index of their own; the
--- condition on `blocked_on` rules out every other index. They are looked for only when some may be new ($17), because the index keeps all
+-- condition on `blocked_on` rules out every other index. They are looked for only when some may be new (:admitted_too), because the index keeps all
 -- rows that died as long as any snapshot is held.
--- $8: the highest number of jobs; $10 to $14: the locks, and for each key its name, scope, subject, and how many jobs the node runs under
+-- :limit: the highest number of jobs; :locks to :running_counts: the locks, and for each key its name, scope, subject, and how many jobs the node runs under
 -- it.
 -- The last row of the answer says how many were allowed, after how long more will be, whether a key was unblocked, which limits must be
 -- counted afresh, whether there may be more jobs that could start once allowed, and whether jobs blocked on a key got nothing by chance.
+-- :node::int8, :queue::text, :after_ranks::int2[], :after_seqs::int8[], :last_ranks::int2[], :last_seqs::int8[], :kinds::text[],
+-- :limit::int8, :claim::int4, :locks::int8[], :keys::text[], :scopes::text[], :names::text[], :running_counts::int4[],
+-- :queue_counted::bool, :kind_counted::bool, :admitted_too::bool
 with me as materialized (
-    select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
+    select coalesce({schema}.hold_node(:node), {schema}.refuse_node(:node)) as id
 ),
 quota as materialized (
     select a.*
-    from me cross join lateral {schema}.allowance(me.id, $9, $10::int8[], $11::text[], $12::text[], $13::text[], $14::int4[], $8) a
+    from me cross join lateral {schema}.allowance(me.id, :claim, :locks::int8[], :keys::text[], :scopes::text[], :names::text[], :running_counts::int4[], :limit) a
 ),
 ahead as materialized (
     select array(
         select c.ctid
         from {schema}.job c
-        where (select n from quota) is not null and $17::bool
-          and c.queue = $2 and c.admitted and coalesce(c.blocked_on, '') = '' and c.lock_owner is null
-          and {queue_open:$2}
+        where (select n from quota) is not null and :admitted_too::bool
+          and c.queue = :queue and c.admitted and coalesce(c.blocked_on, '') = '' and c.lock_owner is null
+          and {queue_open(:queue)}
           and {may_start}
-          and c.kind = any ($7::text[])
+          and c.kind = any (:kinds::text[])
         order by c.rank, c.seq
-        limit $8
+        limit :limit
         for update skip locked
     ) as tids
 ),
 room as materialized (
-    select least(quota.n, $8 - cardinality(ahead.tids)) as n from quota cross join ahead
+    select least(quota.n, :limit - cardinality(ahead.tids)) as n from quota cross join ahead
 ),
 fresh as materialized (
     select array(
         select found.ctid
-        from unnest($3::int2[], $4::int8[], $5::int2[], $6::int8[]) as range (rank, after, last_rank, last_seq)
+        from unnest(:after_ranks::int2[], :after_seqs::int8[], :last_ranks::int2[], :last_seqs::int8[]) as range (rank, after, last_rank, last_seq)
         cross join lateral (
             select c.ctid
             from {schema}.job c
-            where c.queue = $2
+            where c.queue = :queue
               and (c.rank, c.seq) > (range.rank, range.after)
               and (c.rank, c.seq) <= (range.last_rank, range.last_seq)
               and c.lock_owner is null
               and c.blocked_on is null
               and not c.admitted
-              and {queue_open:$2}
+              and {queue_open(:queue)}
               and {uncovered}
-              and c.kind = any ($7::text[])
+              and c.kind = any (:kinds::text[])
             order by c.rank, c.seq
-            limit $8
+            limit :limit
             for update skip locked
         ) as found
         limit (select n from room)
@@ -60,14 +63,13 @@ fresh as materialized (
 claimed as (
     update {schema}.job j
     set lock_owner = me.id,
-        version    = $9::int4,
+        version    = :claim::int4,
         attempt    = j.attempt + 1,
         claimed_at = clock_timestamp(),
         visible_at = null
     from me
     where j.ctid = any (array(select unnest(tids) from ahead union all select unnest(tids) from fresh))
-    returning j.id, j.seq, j.version::int8, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
-              j.payload, j.body, j.content_type, j.headers, j.options, j.admitted, j.ctid
+    returning {job:j}, j.ctid
 ),
 counts as materialized (
     select count(*) filter (where not admitted)::int4 as n, count(*) as taken from claimed
@@ -76,37 +78,39 @@ counts as materialized (
 head as (
     select c.kind, c.options, c.queue
     from {schema}.job c
-    where c.queue = $2 and c.blocked_on is null and c.lock_owner is null and not c.admitted
-      and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
+    where c.queue = :queue and c.blocked_on is null and c.lock_owner is null and not c.admitted
+      and (c.rank, c.seq) > ((:after_ranks::int2[])[1], (:after_seqs::int8[])[1])
     order by c.rank, c.seq
     limit 200
 ),
 waiting as (
-    select exists (select from head c where c.kind = any ($7::text[]) and {uncovered}) as waits
+    select exists (select from head c where c.kind = any (:kinds::text[]) and {uncovered}) as waits
 ),
 used as (
     insert into {schema}.usage (key, node, n, demand, version, first, at)
-    select k.key, me.id, k.runs + counts.n, case when counts.n < room.n then 0 when room.n > 0 or (select waits from waiting) then greatest($8 - counts.taken, 0) else 0 end,
-           $9::int4, $9::int4, clock_timestamp()
+    select k.key, me.id, k.runs + counts.n, case when counts.n < room.n then 0 when room.n > 0 or (select waits from waiting) then greatest(:limit - counts.taken, 0) else 0 end,
+           :claim::int4, :claim::int4, clock_timestamp()
     from me cross join counts cross join room cross join quota
     cross join lateral unnest(quota.limited, quota.runs) as k(key, runs)
     on conflict (key, node) do update
     set n = excluded.n, demand = excluded.demand, version = excluded.version, at = excluded.at
     -- Unchanged counts write no new version of the row. But each start is written, with the number of its claim: an earlier claim that runs
-    -- after this one must see that it is late, because its count is lower than what runs. A claim with a limit of zero ($8) is made in
+    -- after this one must see that it is late, because its count is lower than what runs. A claim with a limit of zero (:limit) is made in
     -- order to write. Old rows are rewritten too, because claim numbers wrap around.
     where (usage.n, usage.demand) is distinct from (excluded.n, excluded.demand)
        or (select n from counts) > 0
-       or $8 = 0
+       or :limit = 0
        or usage.at < clock_timestamp() - case when excluded.demand > 0 then interval '2 seconds' else interval '1 minute' end
 ),
 logged as materialized (
     select {schema}.log_starts(quota.rated, quota.parts, counts.n) as n from counts cross join quota
 )
-select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as unblocked, null::int4[] as anew, null::bool as waits, null::bool as passed from claimed
-union all
-select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.unblocked, quota.anew,
-       -- If all rows at the head are for other kinds, there may be more behind them.
-       room.n > 0 or (select waits from waiting) or (select count(*) from head) = 200,
-       quota.passed
-from quota cross join room cross join logged
+-- The jobs, and one row about the limits: never joined, only one below the other, so neither has to repeat the columns of the other.
+select claimed.*, told.*
+from (
+    select room.n as allowed, quota.wait as wait_us, quota.unblocked, quota.anew as recount,
+           room.n > 0 or (select waits from waiting) or (select count(*) from head) = 200 as waits,
+           quota.passed as passed_over
+    from quota cross join room cross join logged
+) told
+full join claimed on false

@@ -1,6 +1,7 @@
 -- Times of past events that lie in the future: the clock was ahead when they were written. One second of tolerance. Times of future events
 -- are judged by how far ahead they can legitimately be.
-select what, n, (extract(epoch from far) * 1000000)::int8
+-- :hold_us::int8
+select what, n, (extract(epoch from far) * 1000000)::int8 as far_us
 from (
     select 'node.started_at' as what, count(*) as n, max(started_at) - statement_timestamp() as far from {schema}.node where started_at > statement_timestamp() + interval '1 second'
     union all
@@ -41,7 +42,7 @@ from (
     union all
     select 'job.visible_at', count(*), max(visible_at) - statement_timestamp()
     from {schema}.job
-    where visible_at > statement_timestamp() + $1 * interval '1 microsecond'
+    where visible_at > statement_timestamp() + :hold_us * interval '1 microsecond'
 ) every
 where n > 0
 order by what

@@ -3,16 +3,17 @@
 -- scan the whole index of owned rows and compare each with each of the batch: 278 ms where this takes 2.
 -- So the ids find the rows, through their index and in no other way, and the fences are checked in a hashed subplan. `is true` keeps the
 -- planner from turning that into a join again.
+-- :node::int8, :ids::uuid[], :versions::int8[]
 --{all} with done as (
 delete from {schema}.job j
-where j.id = any ($2::uuid[])
-  and j.lock_owner = $1
-  and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
+where j.id = any (:ids::uuid[])
+  and j.lock_owner = :node
+  and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true
 returning j.id
 --{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant' as tenant
 --{all} ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, $1, tenant from done
+--{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
 --{all} )
 --{all} select id from done

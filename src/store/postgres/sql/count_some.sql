@@ -1,12 +1,13 @@
--- Like count.sql, for an operation on at most $12 of them, oldest first.
+-- Like count.sql, for an operation on at most :limit of them, oldest first.
+-- {filter_parameters}, :action_states::text[], :limit::int8
 select state, count(*)
 from (
     select state
     from {schema}.jobs
-    where ($2::text[] is null or state = any ($2))
+    where (:states::text[] is null or state = any (:states))
       and {dead_filter}
-      and state = any ($11)
+      and state = any (:action_states)
     order by seq
-    limit $12
+    limit :limit
 ) first
 group by state

@@ -1,29 +1,30 @@
 -- Removes jobs for good, including dead letters; running ones are left alone.
+-- {filter_parameters}
 with gone as (
     delete from {schema}.job
     where lock_owner is null
-      and ($2::text[] is null or {state} = any ($2))
+      and (:states::text[] is null or {state} = any (:states))
       and {filter}
     returning {state} as state
 --{all}           , id, seq, kind, queue, attempt, created_at, claimed_at as started_at, lock_owner as node, options ->> 'tenant' as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
-    where ($2::text[] is null or 'timer' = any ($2))
+    where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
     returning 'timer' as state
 --{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, options ->> 'tenant' as tenant
 ),
 gone_suspended as (
     delete from {schema}.suspended_job
-    where ($2::text[] is null or 'suspended' = any ($2))
+    where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
     returning 'suspended' as state
 --{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, options ->> 'tenant' as tenant
 ),
 gone_dead as (
     delete from {schema}.dead_letter_job
-    where ($2::text[] is null or 'dead' = any ($2))
+    where (:states::text[] is null or 'dead' = any (:states))
       and {dead_filter}
     returning 'dead' as state
 --{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, options ->> 'tenant' as tenant

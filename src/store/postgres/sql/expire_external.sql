@@ -1,6 +1,7 @@
 -- Releases jobs whose external workers did not answer in time, the longest overdue first; their attempt is spent. Also releases what
 -- cancelled jobs of such workers held.
 -- Uses statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
+-- :limit::int8, :error::text, :reason::text
 with late as (
     delete from {schema}.external_job
     where ctid = any (array(
@@ -8,7 +9,7 @@ with late as (
         from {schema}.external_job
         where lease_until <= statement_timestamp()
         order by lease_until
-        limit $1
+        limit :limit
         for update skip locked
     ))
     returning *
@@ -16,36 +17,33 @@ with late as (
 over as (
     delete from {schema}.terminating_handler
     where ctid = any (array(
-        select ctid from {schema}.terminating_handler where until <= statement_timestamp() limit $1 for update skip locked
+        select ctid from {schema}.terminating_handler where until <= statement_timestamp() limit :limit for update skip locked
     ))
     returning holder
 ),
 noted as materialized (
     select l.*, l.attempt >= l.max_attempts as dies,
            case when jsonb_array_length(l.errors) >= {errors_kept} then l.errors - 0 else coalesce(l.errors, '[]') end
-               || jsonb_build_object('attempt', l.attempt, 'at', clock_timestamp(), 'node', 0, 'error', $2::text) as all_errors
+               || jsonb_build_object('attempt', l.attempt, 'at', clock_timestamp(), 'node', 0, 'error', :error::text) as all_errors
     from late l
 ),
 freed as (
-    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, options, admitted)
-    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors, options, admitted
+    insert into {schema}.job ({carried}, version, attempt, errors, options, admitted)
+    select {carried}, version & 2147483647, attempt, all_errors, options, admitted
     from noted
     where not dies
     on conflict (id) do nothing
 ),
 dead_lettered as (
-    insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors, options)
-    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, $3,
-           payload, body, content_type, headers, all_errors, options
+    insert into {schema}.dead_letter_job ({carried}, version, attempt, reason, errors, options)
+    select {carried}, version & 2147483647, attempt, :reason, all_errors, options
     from noted
     where dies
     on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
---{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, options ->> 'tenant', $2
+--{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, options ->> 'tenant', :error
 --{failed}     from noted
 --{failed} )
 select count(*) filter (where not dies) as waiting, count(*) filter (where dies) as dead, (select count(*) from over) as ended from noted

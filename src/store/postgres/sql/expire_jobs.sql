@@ -1,10 +1,11 @@
 -- Makes dead letters of jobs that may not start any more. Owned rows are left alone, and so are locked ones, which are just being claimed.
 -- Uses statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
 -- Also removes unique keys whose period is over. Taking such a key does not wait for that.
+-- :limit::int8, :reason::text
 with pruned as (
     delete from {schema}.unique_key
     where ctid = any (array(
-        select ctid from {schema}.unique_key where expires_at <= statement_timestamp() limit $1 for update skip locked
+        select ctid from {schema}.unique_key where expires_at <= statement_timestamp() limit :limit for update skip locked
     ))
 ),
 gone_waiting as (
@@ -15,10 +16,10 @@ gone_waiting as (
         where options ? 'expires' and lock_owner is null
           and (options ->> 'expires')::int8 <= (extract(epoch from statement_timestamp()) * 1000000)::int8
         order by (options ->> 'expires')::int8
-        limit $1
+        limit :limit
         for update skip locked
     ))
-    returning seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options
+    returning {carried}, version, attempt, errors, options
 ),
 gone_timers as (
     delete from {schema}.timer_job
@@ -28,19 +29,17 @@ gone_timers as (
         where options ? 'expires'
           and (options ->> 'expires')::int8 <= (extract(epoch from statement_timestamp()) * 1000000)::int8
         order by (options ->> 'expires')::int8
-        limit $1
+        limit :limit
         for update skip locked
     ))
-    returning seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options
+    returning {carried}, version, attempt, errors, options
 ),
 gone as (
     select * from gone_waiting union all select * from gone_timers
 ),
 dead_lettered as (
-    insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors, options)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, $2,
-           payload, body, content_type, headers, errors, options
+    insert into {schema}.dead_letter_job ({carried}, version, attempt, reason, errors, options)
+    select {carried}, version, attempt, :reason, errors, options
     from gone
     on conflict (id) do nothing
 )
@@ -48,13 +47,13 @@ dead_lettered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, tenant)
 --{failed}     select id, seq, kind, queue, 'expired', attempt, created_at, options ->> 'tenant' from gone
 --{failed} )
-select (select count(*) from gone),
+select (select count(*) from gone) as jobs,
        -- A full batch means that there may be more: run again at once.
-       case when $1 in ((select count(*) from gone_waiting), (select count(*) from gone_timers)) then 0
+       case when :limit in ((select count(*) from gone_waiting), (select count(*) from gone_timers)) then 0
             else (select least(
                       (select min((options ->> 'expires')::int8) from {schema}.job
                        where options ? 'expires' and (options ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8),
                       (select min((options ->> 'expires')::int8) from {schema}.timer_job
                        where options ? 'expires' and (options ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8)
                   ) - (extract(epoch from statement_timestamp()) * 1000000)::int8)
-       end
+       end as next_us

@@ -1,24 +1,24 @@
 -- Hands the best waiting rows of a queue out to external workers, each with a lease. Rows are picked as in claim.sql. No node is locked:
 -- the lease of the row counts, whichever node handed it out.
--- The node that hands out chooses the token ($4), at random, as a claimer chooses the number of its claim.
+-- The node that hands out chooses the token (:token), at random, as a claimer chooses the number of its claim.
+-- :queue::text, :limit::int8, :lease_us::int8, :token::int8
 with best as materialized (
     delete from {schema}.job
     where ctid = any (array(
         select c.ctid
         from {schema}.job c
-        where c.queue = $1 and c.lock_owner is null and c.blocked_on is null
-          and {queue_open:$1}
+        where c.queue = :queue and c.lock_owner is null and c.blocked_on is null
+          and {queue_open(:queue)}
           and {may_start}
         order by c.rank, c.seq
-        limit $2
+        limit :limit
         for update skip locked
     ))
     returning *
 )
-insert into {schema}.external_job (seq, version, lease_until, lease, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                   payload, body, content_type, headers, errors, options, admitted)
-select seq, $4, clock_timestamp() + $3 * interval '1 microsecond', $3 * interval '1 microsecond', created_at, id,
-       attempt + 1, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options, admitted
+insert into {schema}.external_job as j ({carried}, version, lease_until, lease, attempt, errors, options, admitted)
+select {carried}, :token, clock_timestamp() + :lease_us * interval '1 microsecond', :lease_us * interval '1 microsecond',
+       attempt + 1, errors, options, admitted
 from best
 on conflict (id) do nothing
-returning id, seq, version, kind, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, options, admitted, null::tid, queue
+returning {job:j}, null::tid as ctid

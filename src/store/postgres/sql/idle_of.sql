@@ -1,2 +1,3 @@
 -- Like idle_nodes.sql, for live nodes: those of the given ones that have nothing in flight right now.
-select id from {schema}.node where id = any ($1::int8[]) and {schema}.node_is_idle(id)
+-- :nodes::int8[]
+select id from {schema}.node where id = any (:nodes::int8[]) and {schema}.node_is_idle(id)

@@ -1,8 +1,9 @@
 -- The general flush: delays, and ids given by the sender.
 -- new_ids decides whether a given id is new: it waits for other senders of the same id.
 -- Materialized, so that it waits for them only once.
+-- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[]
 with chosen as materialized (
-    select {schema}.new_ids(array(select g.id from unnest($1::uuid[], $12::bool[]) as g(id, given) where g.given)) as id
+    select {schema}.new_ids(array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given)) as id
 ),
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
@@ -11,10 +12,8 @@ fresh as (
                 then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
                 else m.asked
            end as options
-    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[], $14::jsonb[])
-             with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, hold_us, asked, n)
+    from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[])
+             with ordinality as m({content}, delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
     where not m.given or m.id in (select id from chosen)
     order by m.n
@@ -24,9 +23,8 @@ msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
-    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              visible_at, options, blocked_on, share)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
+    insert into {schema}.job ({carried}, visible_at, options, blocked_on, share)
+    select m.seq, m.now, {content_values:m},
            case when m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
            case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
     from msg m
@@ -41,14 +39,14 @@ unblocked as (
     insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
 ),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, options)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.options
+    insert into {schema}.timer_job ({carried}, due_at, options)
+    select m.seq, m.now, {content_values:m}, m.due_at, m.options
     from msg m
     where m.due_at > m.now
     order by m.n
     on conflict (id) do nothing
     returning id, seq, created_at
 )
-select id, seq, created_at, false, pg_current_xact_id()::text from ready
+select id, seq, created_at, false as owned, pg_current_xact_id()::text as xid, null::tid as ctid from ready
 union all
-select id, seq, created_at, false, pg_current_xact_id()::text from later
+select id, seq, created_at, false, pg_current_xact_id()::text, null from later

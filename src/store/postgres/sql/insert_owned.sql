@@ -3,14 +3,16 @@
 -- `me` locks the node, so that preclaimed rows have a known owner. A dead node gets nothing, and its rows wait. So do the rows of a
 -- transaction with an old snapshot, which could not see that the node died meanwhile.
 -- Only COMMIT is to follow. If this process falls silent before it, the server ends the transaction, and with it the lock on the node.
+-- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :node::int8, :own::bool[], :holds_us::int8[],
+-- :options::jsonb[], :claim::int4
 with me as materialized (
-    select {schema}.hold_node($13) as id
+    select {schema}.hold_node(:node) as id
     from (select set_config('idle_in_transaction_session_timeout', '15000', true)) bounded
     where current_setting('transaction_isolation') = 'read committed'
 ),
 -- Materialized, so that it waits for other senders of these ids only once.
 chosen as materialized (
-    select {schema}.new_ids(array(select g.id from unnest($1::uuid[], $12::bool[]) as g(id, given) where g.given)) as id
+    select {schema}.new_ids(array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given)) as id
 ),
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
@@ -19,10 +21,8 @@ fresh as (
                 then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
                 else m.asked
            end as options
-    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[], $15::int8[], $16::jsonb[])
-             with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, own, hold_us, asked, n)
+    from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :own::bool[], :holds_us::int8[], :options::jsonb[])
+             with ordinality as m({content}, delay_us, at, given, own, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
     where not m.given or m.id in (select id from chosen)
     order by m.n
@@ -32,10 +32,8 @@ msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
-    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              lock_owner, version, attempt, claimed_at, visible_at, options, blocked_on, share)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
-           me.id, case when me.id is not null then $17::int4 else 0 end, (me.id is not null)::int, case when me.id is not null then m.now end,
+    insert into {schema}.job ({carried}, lock_owner, version, attempt, claimed_at, visible_at, options, blocked_on, share)
+    select m.seq, m.now, {content_values:m}, me.id, case when me.id is not null then :claim::int4 else 0 end, (me.id is not null)::int, case when me.id is not null then m.now end,
            -- A row with an owner is not delivered.
            case when me.id is null and m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
            case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
@@ -53,14 +51,14 @@ unblocked as (
     insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
 ),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, options)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.options
+    insert into {schema}.timer_job ({carried}, due_at, options)
+    select m.seq, m.now, {content_values:m}, m.due_at, m.options
     from msg m
     where m.due_at > m.now
     order by m.n
     on conflict (id) do nothing
     returning id, seq, created_at
 )
-select id, seq, created_at, owned, pg_current_xact_id()::text, ctid from ready
+select id, seq, created_at, owned, pg_current_xact_id()::text as xid, ctid from ready
 union all
 select id, seq, created_at, false, pg_current_xact_id()::text, null from later

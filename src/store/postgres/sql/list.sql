@@ -2,18 +2,19 @@
 -- `job` has no such index (it would cost every send), but one on (queue, rank, seq) of rows that are not blocked. The pairs of queue and
 -- rank are few: they are found by stepping from one to the next, and each returns its share of the page in order. Blocked rows are found in
 -- the same way, queue by queue.
+-- {filter_parameters}, :after::int8, :limit::int8
 with recursive lanes as (
     select f.queue, f.rank
     from (
         select queue, rank
         from {schema}.job
-        where queue >= coalesce($3::text, '')
+        where queue >= coalesce(:queue::text, '')
           and blocked_on is null
-          and ($2::text[] is null or $2 && array['waiting', 'running'])
+          and (:states::text[] is null or :states && array['waiting', 'running'])
         order by queue, rank
         limit 1
     ) f
-    where $3::text is null or f.queue = $3
+    where :queue::text is null or f.queue = :queue
     union all
     select n.queue, n.rank
     from lanes l
@@ -24,20 +25,20 @@ with recursive lanes as (
         order by j.queue, j.rank
         limit 1
     ) n
-    where $3::text is null or n.queue = $3
+    where :queue::text is null or n.queue = :queue
 ),
 blocked_queues as (
     select f.queue
     from (
         select queue
         from {schema}.job
-        where queue >= coalesce($3::text, '')
+        where queue >= coalesce(:queue::text, '')
           and blocked_on > ''
-          and ($2::text[] is null or $2 && array['blocked', 'running'])
+          and (:states::text[] is null or :states && array['blocked', 'running'])
         order by queue
         limit 1
     ) f
-    where $3::text is null or f.queue = $3
+    where :queue::text is null or f.queue = :queue
     union all
     select n.queue
     from blocked_queues b
@@ -48,7 +49,7 @@ blocked_queues as (
         order by j.queue
         limit 1
     ) n
-    where $3::text is null or n.queue = $3
+    where :queue::text is null or n.queue = :queue
 )
 (
     select p.*
@@ -56,14 +57,14 @@ blocked_queues as (
     cross join lateral (
         select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
         claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
-        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > $11 and i.blocked_on is null) j
-        where ($2::text[] is null or {state} = any ($2))
+        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > :after and i.blocked_on is null) j
+        where (:states::text[] is null or {state} = any (:states))
           and {filter}
         order by seq
-        limit $12
+        limit :limit
     ) p
     order by p.seq
-    limit $12
+    limit :limit
 )
 union all
 (
@@ -72,58 +73,58 @@ union all
     cross join lateral (
         select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
         claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
-        from (select * from {schema}.job i where i.queue = b.queue and i.seq > $11 and i.blocked_on > '') j
-        where ($2::text[] is null or {state} = any ($2))
+        from (select * from {schema}.job i where i.queue = b.queue and i.seq > :after and i.blocked_on > '') j
+        where (:states::text[] is null or {state} = any (:states))
           and {filter}
         order by seq
-        limit $12
+        limit :limit
     ) p
     order by p.seq
-    limit $12
+    limit :limit
 )
 union all
 (
     select id, seq, 'external' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
         null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
     from {schema}.external_job
-    where ($2::text[] is null or 'external' = any ($2))
+    where (:states::text[] is null or 'external' = any (:states))
       and {filter}
-      and seq > $11
+      and seq > :after
     order by seq
-    limit $12
+    limit :limit
 )
 union all
 (
     select id, seq, 'timer' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
         null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
     from {schema}.timer_job
-    where ($2::text[] is null or 'timer' = any ($2))
+    where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
-      and seq > $11
+      and seq > :after
     order by seq
-    limit $12
+    limit :limit
 )
 union all
 (
     select id, seq, 'suspended' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
         null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
     from {schema}.suspended_job
-    where ($2::text[] is null or 'suspended' = any ($2))
+    where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
-      and seq > $11
+      and seq > :after
     order by seq
-    limit $12
+    limit :limit
 )
 union all
 (
     select id, seq, 'dead' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
         null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
     from {schema}.dead_letter_job
-    where ($2::text[] is null or 'dead' = any ($2))
+    where (:states::text[] is null or 'dead' = any (:states))
       and {dead_filter}
-      and seq > $11
+      and seq > :after
     order by seq
-    limit $12
+    limit :limit
 )
 order by seq
-limit $12
+limit :limit

@@ -1,2 +1,3 @@
 -- Which of these nodes own rows in a range of pages.
-select distinct j.lock_owner::int8 from {schema}.job j where j.ctid >= $2 and j.ctid < $3 and j.lock_owner = any ($1::int8[])
+-- :nodes::int8[], :from_location::tid, :to_location::tid
+select distinct j.lock_owner::int8 from {schema}.job j where j.ctid >= :from_location and j.ctid < :to_location and j.lock_owner = any (:nodes::int8[])

@@ -1,2 +1,3 @@
 -- One lookup by the primary key.
-select percent, note, checkpoint, at from {schema}.progress where job_id = $1
+-- :id::uuid
+select percent, note, checkpoint, at from {schema}.progress where job_id = :id

@@ -1,5 +1,6 @@
 -- Moves due timers to waiting, earliest first, skipping those that another node is moving. Uses statement_timestamp() and not
 -- clock_timestamp(), because only a stable value can be an index condition.
+-- :limit::int8
 with due as (
     delete from {schema}.timer_job
     where ctid = any (array(
@@ -7,15 +8,14 @@ with due as (
         from {schema}.timer_job
         where due_at <= statement_timestamp()
         order by due_at
-        limit $1
+        limit :limit
         for update skip locked
     ))
     returning *
 ),
 moved as (
-    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, options)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options
+    insert into {schema}.job ({carried}, version, attempt, errors, options)
+    select {carried}, version, attempt, errors, options
     from due
     on conflict (id) do nothing
     returning queue
@@ -23,7 +23,7 @@ moved as (
 select (select count(*) from due) as jobs,
        (select array_agg(distinct queue) from moved) as queues,
        -- A full batch means that there may be more: run again at once.
-       case when (select count(*) from due) = $1 then 0
+       case when (select count(*) from due) = :limit then 0
             else (select (extract(epoch from min(due_at) - statement_timestamp()) * 1000000)::int8
                   from {schema}.timer_job
                   where due_at > statement_timestamp())

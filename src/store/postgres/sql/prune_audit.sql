@@ -1,13 +1,14 @@
 -- Removes the oldest entries, a batch at a time. They are named by id and not locked, so that a role that may read the times and delete
 -- needs no other right. If another executor prunes the same ones, this statement waits for it, and finds them gone.
+-- :age_us::int8, :limit::int8
 with gone as (
     delete from {schema}.audit
     where id = any (array(
         select id
         from {schema}.audit
-        where at < statement_timestamp() - $1 * interval '1 microsecond'
+        where at < statement_timestamp() - :age_us * interval '1 microsecond'
         order by at
-        limit $2
+        limit :limit
     ))
     returning 1
 )

@@ -1,13 +1,14 @@
 -- Removes the oldest dead letters, a batch at a time, skipping those that are locked by another executor or by a retry. Triggers release
 -- what they held.
+-- :age_us::int8, :limit::int8
 with gone as (
     delete from {schema}.dead_letter_job
     where ctid = any (array(
         select ctid
         from {schema}.dead_letter_job
-        where dead_at < statement_timestamp() - $1 * interval '1 microsecond'
+        where dead_at < statement_timestamp() - :age_us * interval '1 microsecond'
         order by dead_at
-        limit $2
+        limit :limit
         for update skip locked
     ))
     returning 1

@@ -1,12 +1,13 @@
 -- Removes the oldest entries, a batch at a time, skipping those that another executor is pruning.
+-- :age_us::int8, :limit::int8
 with gone as (
     delete from {schema}.history
     where ctid = any (array(
         select ctid
         from {schema}.history
-        where ended_at < statement_timestamp() - $1 * interval '1 microsecond'
+        where ended_at < statement_timestamp() - :age_us * interval '1 microsecond'
         order by ended_at, seq
-        limit $2
+        limit :limit
         for update skip locked
     ))
     returning 1

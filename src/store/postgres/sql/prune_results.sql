@@ -1,4 +1,5 @@
 -- As prune_history.sql.
+-- :limit::int8
 with gone as (
     delete from {schema}.result
     where ctid = any (array(
@@ -6,7 +7,7 @@ with gone as (
         from {schema}.result
         where expires_at <= statement_timestamp()
         order by expires_at
-        limit $1
+        limit :limit
         for update skip locked
     ))
     returning 1

@@ -1,12 +1,13 @@
 -- Removes old submissions, a batch at a time, skipping those that another executor is pruning.
+-- :age_us::int8, :limit::int8
 with gone as (
     delete from {schema}.submission
     where ctid = any (array(
         select ctid
         from {schema}.submission
-        where received_at < statement_timestamp() - $1 * interval '1 microsecond'
+        where received_at < statement_timestamp() - :age_us * interval '1 microsecond'
         order by received_at
-        limit $2
+        limit :limit
         for update skip locked
     ))
     returning id

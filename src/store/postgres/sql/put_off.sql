@@ -1,8 +1,9 @@
 -- Leaves the job in its table, because the move may be what fails. Hiding the row keeps claims away, as for a delivery.
+-- :node::int8, :id::uuid, :version::int8, :delay_us::int8
 with back as (
     update {schema}.job
-    set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + $4 * interval '1 microsecond'
-    where id = $2 and version = $3 and lock_owner = $1
+    set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + :delay_us * interval '1 microsecond'
+    where id = :id and version = :version and lock_owner = :node
     returning blocked_on
 )
 insert into {schema}.unblock (key) select blocked_on from back where blocked_on is not null

@@ -3,10 +3,12 @@
 -- twice. The recorded digests of ids that are not new must be read by the next statement: this one can't see what was committed while it
 -- waited.
 -- An existing job of that id (sent without the broker) stays as it is.
+-- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :digests::bytea[],
+-- :options::jsonb[]
 with novel as (
     insert into {schema}.submission (id, digest)
     select s.id, s.digest
-    from unnest($1::uuid[], $14::bytea[]) as s(id, digest)
+    from unnest(:id::uuid[], :digests::bytea[]) as s(id, digest)
     order by s.id
     on conflict (id) do nothing
     returning id
@@ -21,10 +23,8 @@ fresh as (
                 then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
                 else m.asked
            end as options
-    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[], $15::jsonb[])
-             with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, hold_us, asked, n)
+    from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[])
+             with ordinality as m({content}, delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
     where m.id in (select id from chosen)
     order by m.n
@@ -34,9 +34,8 @@ msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
-    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              visible_at, options, blocked_on, share)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
+    insert into {schema}.job ({carried}, visible_at, options, blocked_on, share)
+    select m.seq, m.now, {content_values:m},
            case when m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
            case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
     from msg m
@@ -51,8 +50,8 @@ unblocked as (
     insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
 ),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, options)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.options
+    insert into {schema}.timer_job ({carried}, due_at, options)
+    select m.seq, m.now, {content_values:m}, m.due_at, m.options
     from msg m
     where m.due_at > m.now
     order by m.n

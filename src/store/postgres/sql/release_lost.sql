@@ -1,14 +1,15 @@
 -- Releases rows of a range of pages whose owner is dead or unknown; their attempt is spent. There is no index on the owner (it would cost
 -- every claim its HOT update), so the table is walked (store/postgres/walk.rs), but only when a node has died.
 -- How often that happened to a job is counted in its error record, from the start of its present life: attempts rise until a retried dead
--- letter starts again with none. A job that died $2 times in it is quarantined.
+-- letter starts again with none. A job that died :quarantine_after times in it is quarantined.
+-- :limit::int8, :quarantine_after::int8, :from_location::tid, :to_location::tid
 with lost as materialized (
     select j.ctid as tid
     from {schema}.job j
-    where j.ctid >= $3 and j.ctid < $4
+    where j.ctid >= :from_location and j.ctid < :to_location
       and j.lock_owner is not null
       and not exists (select from {schema}.node n where n.id = j.lock_owner and n.dead_at is null)
-    limit $1
+    limit :limit
     for update of j skip locked
 ),
 noted as materialized (
@@ -22,8 +23,8 @@ noted as materialized (
     where j.ctid = any (array(select tid from lost))
 ),
 judged as materialized (
-    select tid, all_errors, spent or deaths >= $2 is true as dies,
-           case when deaths >= $2 then 'quarantined: its process died ' || deaths || ' times while it ran' else 'owner lost' end as reason
+    select tid, all_errors, spent or deaths >= :quarantine_after is true as dies,
+           case when deaths >= :quarantine_after then 'quarantined: its process died ' || deaths || ' times while it ran' else 'owner lost' end as reason
     from noted
     cross join lateral (
         select count(*) as deaths
@@ -51,10 +52,8 @@ taken as (
     returning j.*, judged.all_errors, judged.reason
 ),
 dead_lettered as (
-    insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors, options)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-           payload, body, content_type, headers, all_errors, options
+    insert into {schema}.dead_letter_job ({carried}, version, attempt, reason, errors, options)
+    select {carried}, version, attempt, reason, all_errors, options
     from taken
     -- One row must not keep the others from being released.
     on conflict (id) do nothing

@@ -1,11 +1,12 @@
 -- Like complete.sql, for one job, inside the transaction that its handler used. Returns the transaction's id, with which the server can be
 -- asked later whether it committed.
+-- :node::int8, :id::uuid, :version::int8
 --{all} with done as (
-delete from {schema}.job where id = $2 and version = $3 and lock_owner = $1 returning id, pg_current_xact_id()::text
---{all} as xid, seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant' as tenant
+delete from {schema}.job where id = :id and version = :version and lock_owner = :node returning id, pg_current_xact_id()::text as xid
+--{all} , seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant' as tenant
 --{all} ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, $1, tenant from done
+--{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
 --{all} )
 --{all} select id, xid from done

@@ -8,4 +8,4 @@ with ahead as materialized (
 repaired as (
     update {schema}.rate_log l set at = statement_timestamp() from ahead where l.ctid = ahead.tid
 )
-select count(*), coalesce(max(by), 0)::int8 from ahead
+select count(*) as n, coalesce(max(by), 0)::int8 as far_us from ahead

@@ -1,5 +1,6 @@
 -- Times to live of timer jobs that began in the future begin now. Only the farthest ends are checked, which are read from the end of their
 -- index: what a clock that was far ahead wrote is among them, and nearer ones are late by less.
+-- :limit::int8
 with ahead as materialized (
     select j.ctid as tid,
            (j.options ->> 'expires')::int8 - (j.options ->> 'ttl')::int8 - (extract(epoch from statement_timestamp()) * 1000000)::int8 as by
@@ -9,7 +10,7 @@ with ahead as materialized (
         from {schema}.timer_job c
         where c.options ? 'expires'
         order by (c.options ->> 'expires')::int8 desc
-        limit $1
+        limit :limit
     ))
       and (j.options ->> 'expires')::int8 - (j.options ->> 'ttl')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8 + 1000000
     for update skip locked
@@ -20,4 +21,4 @@ repaired as (
     from ahead
     where j.ctid = ahead.tid
 )
-select count(*), coalesce(max(by), 0)::int8 from ahead
+select count(*) as n, coalesce(max(by), 0)::int8 as far_us from ahead

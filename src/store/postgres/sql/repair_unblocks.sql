@@ -10,4 +10,4 @@ with ahead as materialized (
 repaired as (
     update {schema}.unblock o set unblock_at = statement_timestamp() from ahead where o.ctid = ahead.tid
 )
-select count(*), coalesce(max(by), 0)::int8 from ahead
+select count(*) as n, coalesce(max(by), 0)::int8 as far_us from ahead

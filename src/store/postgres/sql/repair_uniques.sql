@@ -1,11 +1,12 @@
--- A key that was taken for a period in the future counts as taken now, and is held for the requested period. Checks the $1 keys that are
+-- A key that was taken for a period in the future counts as taken now, and is held for the requested period. Checks the :limit keys that are
 -- held longest: they come first in the index.
+-- :limit::int8
 with last as materialized (
     select ctid as tid, taken_at, expires_at
     from {schema}.unique_key
     where expires_at > statement_timestamp() + interval '1 second'
     order by expires_at desc
-    limit $1
+    limit :limit
 ),
 ahead as materialized (
     select k.ctid as tid, k.taken_at - statement_timestamp() as by
@@ -20,4 +21,4 @@ repaired as (
     from ahead
     where k.ctid = ahead.tid
 )
-select count(*), coalesce(max(extract(epoch from by) * 1000000), 0)::int8 from ahead
+select count(*) as n, coalesce(max(extract(epoch from by) * 1000000), 0)::int8 as far_us from ahead

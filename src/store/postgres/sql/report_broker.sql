@@ -1,2 +1,3 @@
 -- Shown in the status; nothing depends on it.
-update {schema}.node set broker = $2 where id = $1
+-- :node::int8, :broker::text
+update {schema}.node set broker = :broker where id = :node

@@ -1,23 +1,23 @@
 -- Makes dead letters (with fresh attempts) and timers wait again at once.
+-- {filter_parameters}
 with revived as (
     delete from {schema}.dead_letter_job
-    where ($2::text[] is null or 'dead' = any ($2))
+    where (:states::text[] is null or 'dead' = any (:states))
       and {dead_filter}
     returning *
 ),
 hurried as (
     delete from {schema}.timer_job
-    where ($2::text[] is null or 'timer' = any ($2))
+    where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
     returning *
 ),
 moved as (
-    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, options)
-    select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, {renewed}
+    insert into {schema}.job ({carried}, version, attempt, errors, options)
+    select {carried}, version, 0, errors, {renewed}
     from revived
     union all
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options
+    select {carried}, version, attempt, errors, options
     from hurried
     on conflict (id) do nothing
 )

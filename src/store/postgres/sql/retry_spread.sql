@@ -1,17 +1,18 @@
--- Like retry.sql, with their due dates spread over $11 microseconds, oldest first: $12 come before these, of $13.
+-- Like retry.sql, with their due dates spread over :spread_us microseconds, oldest first: :preceding come before these, of :total.
 -- The chosen rows are found again by their ctid: one that was moved meanwhile is not there any more.
+-- {filter_parameters}, :spread_us::int8, :preceding::int8, :total::int8
 with chosen as materialized (
     select tid, dead,
-           clock_timestamp() + $11::float8 / $13 * ($12 + row_number() over (order by seq) - 1) * interval '1 microsecond' as due
+           clock_timestamp() + :spread_us::float8 / :total * (:preceding + row_number() over (order by seq) - 1) * interval '1 microsecond' as due
     from (
         select ctid as tid, seq, true as dead
         from {schema}.dead_letter_job
-        where ($2::text[] is null or 'dead' = any ($2))
+        where (:states::text[] is null or 'dead' = any (:states))
           and {dead_filter}
         union all
         select ctid, seq, false
         from {schema}.timer_job
-        where ($2::text[] is null or 'timer' = any ($2))
+        where (:states::text[] is null or 'timer' = any (:states))
           and {filter}
     ) first
 ),
@@ -25,9 +26,8 @@ advanced as (
     returning t.id
 ),
 spread as (
-    insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                    payload, body, content_type, headers, errors, options)
-    select seq, version, due, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors,
+    insert into {schema}.timer_job ({carried}, version, due_at, attempt, errors, options)
+    select {carried}, version, due, 0, errors,
            case when options ? 'ttl'
                 then options || jsonb_build_object('expires', (extract(epoch from due) * 1000000)::int8 + (options ->> 'ttl')::int8)
                 else options

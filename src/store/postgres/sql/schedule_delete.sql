@@ -1,2 +1,3 @@
 -- Jobs that the schedules have sent stay.
-delete from {schema}.schedule where name = any ($1) returning name
+-- :names::text[]
+delete from {schema}.schedule where name = any (:names) returning name

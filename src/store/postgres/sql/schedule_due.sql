@@ -1,5 +1,6 @@
 -- Due schedules, the longest overdue first. Nothing is locked, so that nothing waits: schedule_lock.sql decides which node fires them.
-select statement_timestamp(), s.*
+-- :limit::int8
+select statement_timestamp() as now, s.*
 from (select) clock
 left join (
     select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,
@@ -7,5 +8,5 @@ left join (
     from {schema}.schedule
     where not paused and next_at <= statement_timestamp()
     order by next_at
-    limit $1
+    limit :limit
 ) s on true

@@ -2,14 +2,15 @@
 -- job is still alive. Runs in the transaction that sends the jobs.
 -- The lock reads the current state of a row, so the version is compared after it. The occurrence is compared too: a schedule that was
 -- deleted and put again begins with the same versions.
+-- :names::text[], :seen::int8[], :previous_jobs::uuid[], :due_times::timestamptz[]
 with asked as materialized (
     select a.name, a.version, a.previous, a.due
-    from unnest($1::text[], $2::int8[], $3::uuid[], $4::timestamptz[]) as a(name, version, previous, due)
+    from unnest(:names::text[], :seen::int8[], :previous_jobs::uuid[], :due_times::timestamptz[]) as a(name, version, previous, due)
 ),
 mine as materialized (
     select name, version, next_at
     from {schema}.schedule
-    where name = any ($1)
+    where name = any (:names)
     for update skip locked
 )
 select a.name,
@@ -17,6 +18,6 @@ select a.name,
        and (exists (select from {schema}.job t where t.id = a.previous)
             or exists (select from {schema}.timer_job t where t.id = a.previous)
             or exists (select from {schema}.suspended_job t where t.id = a.previous)
-            or exists (select from {schema}.external_job t where t.id = a.previous))
+            or exists (select from {schema}.external_job t where t.id = a.previous)) as alive
 from asked a
 where exists (select from mine m where m.name = a.name and m.version = a.version and m.next_at = a.due)

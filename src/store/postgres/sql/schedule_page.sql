@@ -1,11 +1,12 @@
 -- Ordered by name. The left join makes a row for the clock even if no schedule is found.
-select statement_timestamp(), s.*
+-- :after::text, :limit::int8
+select statement_timestamp() as now, s.*
 from (select) clock
 left join (
     select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,
            last_job, fired, kind, queue, priority, max_attempts, payload, body, content_type, headers, options
     from {schema}.schedule
-    where name > $1
+    where name > :after
     order by name
-    limit $2
+    limit :limit
 ) s on true

@@ -1,7 +1,10 @@
 -- Only if the version is still the one that was read; otherwise the caller reads again.
+-- :name::text, :schedule::text, :zone::text, :misfire::text, :overlap::text, :until_at::timestamptz, :times::int8,
+-- :anchor_at::timestamptz, :paused::bool, :next_at::timestamptz, :kind::text, :queue::text, :priority::int2, :max_attempts::int4,
+-- :payload::jsonb, :body::bytea, :content_type::text, :headers::jsonb, :options::jsonb, :seen::int8
 update {schema}.schedule
-set version = version + 1, schedule = $2, zone = $3, misfire = $4, overlap = $5, until_at = $6, times = $7, anchor_at = $8,
-    paused = $9, next_at = $10, kind = $11, queue = $12, priority = $13, max_attempts = $14, payload = $15, body = $16,
-    content_type = $17, headers = $18, options = $19
-where name = $1 and version = $20
+set version = version + 1, schedule = :schedule, zone = :zone, misfire = :misfire, overlap = :overlap, until_at = :until_at, times = :times, anchor_at = :anchor_at,
+    paused = :paused, next_at = :next_at, kind = :kind, queue = :queue, priority = :priority, max_attempts = :max_attempts, payload = :payload, body = :body,
+    content_type = :content_type, headers = :headers, options = :options
+where name = :name and version = :seen
 returning name

@@ -1,13 +1,14 @@
 -- Outcomes of external workers other than success, in one statement; no id is given twice. Like settle.sql, with two differences: the row
 -- is in another table, so a release moves it too, and no node ran it (0 in its record).
+-- :ids::uuid[], :versions::int8[], :verdicts::text[], :delays_us::int8[], :error_texts::text[], :details::text[]
 with taken as (
     delete from {schema}.external_job e
-    where e.id = any ($1::uuid[])
-      and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]
-    returning e.*, array_position($1::uuid[], e.id) as n
+    where e.id = any (:ids::uuid[])
+      and e.version = (:versions::int8[])[array_position(:ids::uuid[], e.id)]
+    returning e.*, array_position(:ids::uuid[], e.id) as n
 ),
 outcome as materialized (
-    select t.*, ($3::text[])[t.n] as verdict, ($4::int8[])[t.n] as delay_us, ($5::text[])[t.n] as error, ($6::text[])[t.n] as detail
+    select t.*, (:verdicts::text[])[t.n] as verdict, (:delays_us::int8[])[t.n] as delay_us, (:error_texts::text[])[t.n] as error, (:details::text[])[t.n] as detail
     from taken t
 ),
 judged as materialized (
@@ -21,29 +22,23 @@ judged as materialized (
     from outcome o
 ),
 released as (
-    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, options, admitted)
-    select seq, version & 2147483647, created_at, id, greatest(attempt - 1, 0), max_attempts, rank, kind, queue,
-           payload, body, content_type, headers, all_errors, options, admitted
+    insert into {schema}.job ({carried}, version, attempt, errors, options, admitted)
+    select {carried}, version & 2147483647, greatest(attempt - 1, 0), all_errors, options, admitted
     from judged
     where verdict = 'release'
     on conflict (id) do nothing
 ),
 again as (
-    insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                    payload, body, content_type, headers, errors, options)
-    select seq, version & 2147483647, clock_timestamp() + delay_us * interval '1 microsecond', created_at, id,
-           case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, max_attempts, rank, kind, queue,
-           payload, body, content_type, headers, all_errors, options
+    insert into {schema}.timer_job ({carried}, version, due_at, attempt, errors, options)
+    select {carried}, version & 2147483647, clock_timestamp() + delay_us * interval '1 microsecond',
+           case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, all_errors, options
     from judged
     where not dies and verdict in ('retry', 'snooze')
     on conflict (id) do nothing
 ),
 dead_lettered as (
-    insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors, options)
-    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, coalesce(error, 'attempts exhausted'),
-           payload, body, content_type, headers, all_errors, options
+    insert into {schema}.dead_letter_job ({carried}, version, attempt, reason, errors, options)
+    select {carried}, version & 2147483647, attempt, coalesce(error, 'attempts exhausted'), all_errors, options
     from judged
     where dies
     on conflict (id) do nothing

@@ -1,7 +1,8 @@
 -- Counts of all queues in one pass over each table.
 select queue,
-       sum(waiting)::int8, sum(running)::int8, sum(timer)::int8, sum(overdue)::int8, sum(suspended)::int8, sum(dead)::int8, sum(external)::int8, sum(blocked)::int8,
-       extract(epoch from clock_timestamp() - min(oldest))::float8
+       sum(waiting)::int8 as waiting, sum(running)::int8 as running, sum(timer)::int8 as timer, sum(overdue)::int8 as overdue,
+       sum(suspended)::int8 as suspended, sum(dead)::int8 as dead, sum(external)::int8 as external, sum(blocked)::int8 as blocked,
+       extract(epoch from clock_timestamp() - min(oldest))::float8 as oldest_waiting_seconds
 from (
     select queue, count(*) filter (where {state} = 'waiting') as waiting, count(*) filter (where lock_owner is not null) as running,
            0 as timer, 0 as overdue, 0 as suspended, 0 as dead, 0 as external, count(*) filter (where {state} = 'blocked') as blocked,

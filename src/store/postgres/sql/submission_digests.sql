@@ -1,2 +1,3 @@
 -- The recorded digests of ids that were submitted before. Runs after receive.sql, so that it sees what that statement waited for.
-select id, digest from {schema}.submission where id = any ($1::uuid[])
+-- :ids::uuid[]
+select id, digest from {schema}.submission where id = any (:ids::uuid[])

@@ -1,11 +1,12 @@
 -- Ends the head start of deliveries that will not arrive. A row that is locked at this moment is being claimed, and needs nothing more.
+-- :ids::uuid[]
 with freed as (
     update {schema}.job
     set visible_at = null
     where ctid = any (array(
         select c.ctid
         from {schema}.job c
-        where c.id = any ($1::uuid[]) and c.lock_owner is null and c.visible_at is not null
+        where c.id = any (:ids::uuid[]) and c.lock_owner is null and c.visible_at is not null
         for update skip locked
     ))
     returning queue

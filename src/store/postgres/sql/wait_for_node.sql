@@ -1,2 +1,3 @@
 -- Waits until no claim or commit of a node is in flight.
-select pg_advisory_xact_lock({schema}.node_locks(), $1::int8::integer)
+-- :node::int8
+select pg_advisory_xact_lock({schema}.node_locks(), :node::int8::integer)

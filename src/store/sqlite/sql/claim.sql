@@ -27,4 +27,4 @@ where seq in (
         limit :limit
     )
 )
-returning {job_columns}
+returning {job}

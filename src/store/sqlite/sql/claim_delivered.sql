@@ -4,4 +4,4 @@ set lock_owner = :node, claimed_at = :now, visible_at = null, version = :claim, 
 where id = :id and version = :version and lock_owner is null
   and (:kinds is null or kind in (select value from json_each(:kinds)))
   and {may_start}
-returning {job_columns}
+returning {job}

@@ -1,5 +1,4 @@
 -- As insert_job, for jobs that are due later.
-insert into jobwright_timer_job (seq, due_at, created_at, id, max_attempts, rank, kind, queue, payload, body, content_type,
-                                 headers, options)
-values (:seq, :due_at, :now, :id, :max_attempts, :rank, :kind, :queue, :payload, :body, :content_type, :headers, :options)
+insert into jobwright_timer_job ({content}, seq, created_at, due_at, options)
+values ({content_values}, :seq, :now, :due_at, :options)
 on conflict (id) do nothing

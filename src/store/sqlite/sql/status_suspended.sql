@@ -1,2 +1,2 @@
 -- Counts only: a suspended job waits for a person.
-select queue, count(*) from jobwright_suspended_job group by queue
+select queue, count(*) as jobs from jobwright_suspended_job group by queue

@@ -4,8 +4,8 @@ use super::{TempFile, claim, job, message, node, operate};
 use crate::config::DatabaseConfig;
 use crate::error::ErrorKind;
 use crate::job::ClaimNumber;
-use crate::store::sqlite::fragments::render;
-use crate::store::sqlite::{MIGRATIONS, Sqlite, SqliteTransaction};
+use crate::store::sqlite::statements::render;
+use crate::store::sqlite::{MIGRATIONS, Sqlite};
 use crate::store::{
     Acquire, Action, Enqueue, Hint, Hints, Inspect, JobFilter, Leases, Maintenance, Preclaim, Recovery, Schema, Store,
     UnitOfWork, check_schema,
@@ -179,7 +179,7 @@ fn insert_into(
     caller: &rusqlite::Connection,
     messages: &[crate::JobMessage],
 ) -> crate::Result<crate::store::Inserted> {
-    let (mut lent, desk) = SqliteTransaction::lent(store);
+    let (mut lent, desk) = store.lend();
     desk.serve(caller, crate::store::UnitOfWork::insert(&mut lent, messages, None))
 }
 

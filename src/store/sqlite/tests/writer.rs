@@ -142,7 +142,7 @@ async fn a_call_that_takes_too_long_is_stopped() {
     let store = temp.store().await;
     let start = Instant::now();
     let error = store
-        .inner
+        .0
         .write("run for ever", |connection, _| Ok(connection.query_row(ENDLESS, (), |row| row.get::<_, i64>(0))?))
         .await
         .unwrap_err();

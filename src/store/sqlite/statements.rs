@@ -2,11 +2,12 @@
 
 use std::sync::LazyLock;
 
+use super::job_columns;
+
 const MAY_START: &str = include_str!("sql/fragment/may_start.sql");
 const COVERS: &str = include_str!("sql/fragment/covers.sql");
 const SUBJECT: &str = include_str!("sql/fragment/subject.sql");
 const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
-const JOB_COLUMNS: &str = include_str!("sql/fragment/job_columns.sql");
 const KNOWN: &str = include_str!("sql/fragment/known.sql");
 pub(super) const STILL_OWNED: &str = include_str!("sql/fragment/still_owned.sql");
 
@@ -15,18 +16,18 @@ pub(super) type Statement = LazyLock<String>;
 
 /// Fills in the fragments.
 pub(super) fn render(sql: &str) -> String {
-    sql.replace("{may_start}", MAY_START)
+    job_columns::render(sql)
+        .replace("{may_start}", MAY_START)
         .replace("{covers}", COVERS)
         .replace("{subject}", SUBJECT)
         .replace("{queue_open}", QUEUE_OPEN)
-        .replace("{job_columns}", JOB_COLUMNS)
         .replace("{known}", KNOWN)
         .replace("{still_owned}", STILL_OWNED)
 }
 
 macro_rules! statement {
     ($file:literal) => {
-        std::sync::LazyLock::new(|| $crate::store::sqlite::fragments::render(include_str!($file)))
+        std::sync::LazyLock::new(|| $crate::store::sqlite::statements::render(include_str!($file)))
     };
 }
 pub(super) use statement;

@@ -1,0 +1,142 @@
+//! Records the outcomes of jobs.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::rows;
+use super::shared::Shared;
+use super::types::{has_key, holds, tid};
+use crate::error::Result;
+use crate::job::{Fence, JobId, NodeId};
+use crate::store::{Settlement, Verdict};
+
+pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+    let leaves = |fence: &Fence| holds(fence.location) || has_key(fence.location);
+    if fences.iter().all(|fence| !leaves(fence)) {
+        return complete_at(shared, node, fences).await;
+    }
+    // Jobs that hold nothing take the cheaper statement.
+    let (leaving, plain): (Vec<Fence>, Vec<Fence>) = fences.iter().copied().partition(leaves);
+    let mut accepted = complete_at(shared, node, &leaving).await?;
+    if !plain.is_empty() {
+        accepted.extend(complete_at(shared, node, &plain).await?);
+    }
+    Ok(accepted)
+}
+
+/// Completes jobs with the simplest statement that releases everything any of them holds.
+async fn complete_at(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+    let Some(places) = fences.iter().map(|fence| tid(fence.location)).collect::<Option<Vec<_>>>() else {
+        return complete_by_id(shared, node, fences).await;
+    };
+    let (ids, versions) = rows::fence_columns(fences);
+    let holding = fences.iter().any(|fence| holds(fence.location));
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&node.0, &ids, &versions, &places];
+    let statement = if fences.iter().any(|fence| has_key(fence.location)) {
+        params.push(&holding);
+        &shared.sql.complete_keyed
+    } else if holding {
+        &shared.sql.complete_holding
+    } else {
+        &shared.sql.complete_at
+    };
+    let mut accepted = rows::job_ids(&shared.engine("complete jobs", statement, &params).await?)?;
+    // A row that is not where it was claimed was moved (by `VACUUM FULL`, say) or is no longer this node's. The index finds it if it
+    // exists.
+    if accepted.len() < fences.len() {
+        let found: HashSet<JobId> = accepted.iter().copied().collect();
+        let missing: Vec<Fence> = fences.iter().filter(|fence| !found.contains(&fence.id)).copied().collect();
+        accepted.extend(complete_by_id(shared, node, &missing).await?);
+    }
+    Ok(accepted)
+}
+
+async fn complete_by_id(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+    let (ids, versions) = rows::fence_columns(fences);
+    let rows = shared.engine("complete jobs", &shared.sql.complete, &[&node.0, &ids, &versions]).await?;
+    rows::job_ids(&rows)
+}
+
+pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+    let mut accepted = Vec::with_capacity(settlements.len());
+    let (mut released, mut settled): (Vec<_>, Vec<_>) =
+        settlements.iter().partition(|settlement| settlement.verdict == Verdict::Release);
+    // The statements look up a job's outcome by its position in the arrays, so a batch that names a job twice (an old claim and a newer
+    // one) takes two chunks.
+    while !settled.is_empty() {
+        let round = take_chunk(&mut settled);
+        accepted.extend(settle_chunk(shared, node, &round).await?);
+    }
+    while !released.is_empty() {
+        let round = take_chunk(&mut released);
+        accepted.extend(release_chunk(shared, node, &round).await?);
+    }
+    Ok(accepted)
+}
+
+/// Takes each job's first outcome and leaves the others.
+pub(super) fn take_chunk<'a>(settlements: &mut Vec<&'a Settlement>) -> Vec<&'a Settlement> {
+    first_of_each(settlements, |settlement| settlement.fence.id)
+}
+
+/// Takes the first item of each id and leaves the others. The statements that follow look up a row's values by position.
+pub(super) fn first_of_each<'a, T>(all: &mut Vec<&'a T>, id: impl Fn(&T) -> JobId) -> Vec<&'a T> {
+    let mut seen = HashSet::with_capacity(all.len());
+    let (round, rest) = all.drain(..).partition(|one| seen.insert(id(one)));
+    *all = rest;
+    round
+}
+
+async fn settle_chunk(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
+    let SettlementColumns { ids, versions, errors, details } = SettlementColumns::new(round);
+    let (verdicts, delays): (Vec<&str>, Vec<i64>) = round.iter().map(|s| verdict(&s.verdict)).unzip();
+    let rows = shared
+        .engine(
+            "record outcomes",
+            &shared.sql.settle,
+            &[&node.0, &ids, &versions, &verdicts, &delays, &errors, &details],
+        )
+        .await?;
+    rows::job_ids(&rows)
+}
+
+async fn release_chunk(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
+    let SettlementColumns { ids, versions, errors, details } = SettlementColumns::new(round);
+    let rows =
+        shared.engine("give jobs back", &shared.sql.release, &[&node.0, &ids, &versions, &errors, &details]).await?;
+    rows::job_ids(&rows)
+}
+
+/// The columns that both kinds of outcome share.
+pub(super) struct SettlementColumns<'a> {
+    pub(super) ids: Vec<Uuid>,
+    pub(super) versions: Vec<i64>,
+    pub(super) errors: Vec<Option<&'a str>>,
+    pub(super) details: Vec<Option<&'a str>>,
+}
+
+impl<'a> SettlementColumns<'a> {
+    pub(super) fn new(settlements: &[&'a Settlement]) -> Self {
+        Self {
+            ids: settlements.iter().map(|s| s.fence.id.into()).collect(),
+            versions: settlements.iter().map(|s| s.fence.version).collect(),
+            errors: settlements.iter().map(|s| s.error.as_deref()).collect(),
+            details: settlements.iter().map(|s| s.detail.as_deref()).collect(),
+        }
+    }
+}
+
+pub(super) fn verdict(verdict: &Verdict) -> (&'static str, i64) {
+    let micros = |delay: &std::time::Duration| rows::micros(*delay);
+    match verdict {
+        Verdict::Retry(delay) => ("retry", micros(delay)),
+        Verdict::Snooze(delay) => ("snooze", micros(delay)),
+        Verdict::Cancel => ("cancel", 0),
+        Verdict::Dead => ("dead", 0),
+        // Has its own statement.
+        Verdict::Release => ("release", 0),
+    }
+}

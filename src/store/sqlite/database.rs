@@ -1,0 +1,119 @@
+//! The handle of the store.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::identity::Identity;
+use super::lent::Desk;
+use super::liveness_files::LivenessFiles;
+use super::serial_connection::SerialConnection;
+use super::shared::Shared;
+use super::transaction::SqliteTransaction;
+use super::{migrate, open};
+use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{JobStore, Store};
+
+/// A store in an SQLite file. Cheap to clone; all clones share its connections.
+///
+/// A transaction of a context holds the file's only write lock from its first statement to its end. All other writers wait for it, at most
+/// for `database.call_timeout`, and then fail with [`ErrorKind::Busy`].
+#[derive(Clone, Debug)]
+pub struct Sqlite(pub(super) Arc<Shared>);
+
+impl Sqlite {
+    /// Opens the file that the URL `sqlite:FILE` names. Creates it if it does not exist and [`DatabaseConfig::access`] allows that; its
+    /// directory must exist. The tables are not created: see [`MessageServices::migrate`](crate::MessageServices::migrate).
+    ///
+    /// # Errors
+    /// [`Config`](ErrorKind::Config) if the URL names no SQLite file, or one that can't be used; [`ReadOnly`](ErrorKind::ReadOnly) if the
+    /// file can't be written; [`Unreachable`](ErrorKind::Unreachable) if it can't be opened; [`Timeout`](ErrorKind::Timeout) or
+    /// [`Busy`](ErrorKind::Busy) if that took longer than `database.connect_timeout`.
+    pub async fn open(config: &DatabaseConfig) -> Result<Self> {
+        config.validate()?;
+        let Backend::Sqlite(file) = config.backend()? else {
+            return Err(Error::config("the database URL does not name an SQLite file: use `sqlite:FILE`"));
+        };
+        // Absolute, so that later connections open the same file even if the working directory changes.
+        let path = std::path::absolute(file)
+            .map_err(|error| Error::config(format!("the database file {file:?} can't be found")).with_source(error))?;
+        Self::open_path(path, None, config.access, config.call_timeout, config.connect_timeout, config.history.clone())
+            .await
+    }
+
+    /// Opens the file, which must be `same` if that is given.
+    pub(super) async fn open_path(
+        path: PathBuf,
+        same: Option<Identity>,
+        access: Access,
+        call_timeout: Duration,
+        connect_timeout: Duration,
+        history: HistoryConfig,
+    ) -> Result<Self> {
+        let label = format!("sqlite:{}", path.display());
+        let (file, name) = (path.clone(), label.clone());
+        let (identity, [writer, checks, queries]) = open::opening(&label, connect_timeout, move |deadline| {
+            if let Some(same) = same {
+                same.still_at(&file)?;
+            }
+            let writer = open::open_writer(&file, &name, access, deadline)?;
+            let checks = open::open_reader(&file, &name, call_timeout, deadline)?;
+            let queries = open::open_reader(&file, &name, call_timeout, deadline)?;
+            // Checked last: either all three connections have the file that has the name now, or the replacement is detected.
+            let identity = same.map_or_else(|| opened(&file), Ok)?;
+            identity.still_at(&file)?;
+            Ok((identity, [writer, checks, queries].map(SerialConnection::new)))
+        })
+        .await?;
+        let liveness_files = Arc::new(LivenessFiles::new(&path));
+        let shared = Shared {
+            path,
+            identity,
+            label,
+            call_timeout,
+            connect_timeout,
+            writer,
+            checks,
+            queries,
+            history,
+            liveness_files,
+        };
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// Lends a caller's transaction to message services. [`Desk::serve`] does the work that they ask for.
+    pub(crate) fn lend(&self) -> (SqliteTransaction, Desk) {
+        SqliteTransaction::lent(&self.0)
+    }
+
+    /// Returns the file's absolute path.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Returns the schema changes of this build as SQL, for a file without the tables. A program migrates its file when it opens it.
+    pub fn migrations() -> String {
+        migrate::script()
+    }
+}
+
+/// Identifies the file that was just opened.
+fn opened(file: &Path) -> Result<Identity> {
+    Identity::of(file)?.ok_or_else(|| {
+        let text = format!("the file was moved or replaced: sqlite:{} was removed while it was opened", file.display());
+        Error::new(ErrorKind::Replaced, text)
+    })
+}
+
+impl Store for Sqlite {
+    type Transaction = SqliteTransaction;
+
+    async fn begin(&self) -> Result<SqliteTransaction> {
+        SqliteTransaction::begin(&self.0).await
+    }
+
+    fn engine(&self) -> Arc<dyn JobStore> {
+        Arc::new(self.clone())
+    }
+}
