@@ -37,6 +37,12 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 /// …`.
 ///
 /// Handlers run at least once and commit once: what a handler does outside its transaction can happen again.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a command for the store `{S}`",
+    label = "needs `impl Command<{S}> for {Self}`",
+    note = "`impl Command for {Self}` is for PostgreSQL",
+    note = "a command that uses no transaction can be one for every store: `impl<S: Store> Command<S> for {Self}`"
+)]
 pub trait Command<S: Store = Postgres>: Serialize + DeserializeOwned + Send + 'static {
     /// Names the command in the database and on the wire. It must never change; see [`ALIASES`](Self::ALIASES).
     const KIND: &'static str;

@@ -1,15 +1,16 @@
 //! Admits jobs of groups, and jobs under a limit: see `store::admission`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::error::warn_of;
-use crate::executor::maintenance::pauses::Pauses;
+use crate::error::{Result, warn_of};
+use crate::executor::maintenance::periodic::{Next, Periodic};
+use crate::executor::node::limits::CountedLimits;
 use crate::executor::session::node_session::NodeSession;
+use crate::message::WakeUp;
 use crate::store::{AdmitRequest, Hint, Maintenance, Store};
 
 /// The most jobs that an admission pass checks for one key, or in one queue.
@@ -17,49 +18,63 @@ const BATCH: usize = 500;
 /// The most jobs of each queue and priority that are raised at a time when they have waited long.
 const AGING_BATCH: usize = 200;
 
-/// Runs admission passes until `stop`. Every node runs one. A pass runs when a job that was admitted has ended here, when a hint or
-/// `look_ahead.rs` says that jobs may be admitted, and when a key is due to be unblocked.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, external: Vec<String>, stop: CancellationToken) {
-    let admission_due = node.in_flight.admission_due.clone();
-    let store: Arc<dyn Maintenance> = node.store.clone();
-    let queues: Vec<String> = node.queues.keys().cloned().collect();
-    let kinds: Vec<String> = node.registry.keys().cloned().collect();
-    let (wakeup, poll) = (node.messages.shared.wakeup.clone(), node.poll_interval);
-    let (limited, limits) = (node.limited.clone(), node.limits.clone());
-    // The node must be able to end while this task waits.
-    drop(node);
-    let mut pauses = Pauses::new(poll, admission_due, stop);
-    let mut next_aging = Instant::now();
-    loop {
-        let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
-        let pause = match look(&store, own, &external).await {
-            Ok(admitted) => {
-                limited.store(admitted.limited, Ordering::Relaxed);
-                if limits.set(admitted.counted) {
-                    // Jobs that the claims did not cover may start now.
-                    wakeup.notify(queues.iter().cloned().map(Hint::Rescan));
-                }
-                let mut patience = Duration::MAX;
-                if let Some(aging) = admitted.aging {
-                    let pause = (aging / 4).max(Duration::from_secs(1));
-                    if Instant::now() >= next_aging {
-                        age(&store).await;
-                        next_aging = Instant::now() + pause;
-                    }
-                    patience = pause;
-                }
-                wakeup.notify(admitted.queues.into_iter().map(Hint::Rescan));
-                if admitted.more { pauses.none() } else { pauses.until_due(admitted.next).min(patience) }
-            }
-            Err(error) => {
-                warn_of!(error, "jobs could not be admitted; trying again");
-                pauses.after_failure()
-            }
-        };
-        limits.asked();
-        if !pauses.wait(pause).await {
-            return;
+/// Runs admission passes. Every node does: when a job that was admitted has ended here, when a hint or `look_ahead.rs` says that jobs may be
+/// admitted, and when a key is due to be unblocked.
+pub(crate) struct Admission {
+    store: Arc<dyn Maintenance>,
+    wakeup: Arc<WakeUp>,
+    /// The queues and kinds whose jobs this node runs itself.
+    queues: Vec<String>,
+    kinds: Vec<String>,
+    /// The queues whose jobs it hands out.
+    external: Vec<String>,
+    limited: Arc<AtomicBool>,
+    limits: Arc<CountedLimits>,
+    next_aging: Instant,
+}
+
+impl Admission {
+    pub(crate) fn new<S: Store>(node: &NodeSession<S>, external: Vec<String>) -> Self {
+        Self {
+            store: node.store.clone(),
+            wakeup: node.messages.shared.wakeup.clone(),
+            queues: node.queues.keys().cloned().collect(),
+            kinds: node.registry.keys().cloned().collect(),
+            external,
+            limited: node.limited.clone(),
+            limits: node.limits.clone(),
+            next_aging: Instant::now(),
         }
+    }
+
+    async fn pass(&mut self) -> Result<Next> {
+        let own = AdmitRequest { limit: BATCH, queues: &self.queues, kinds: Some(&self.kinds), counting: true };
+        let admitted = look(&self.store, own, &self.external).await?;
+        self.limited.store(admitted.limited, Ordering::Relaxed);
+        if self.limits.set(admitted.counted) {
+            // Jobs that the claims did not cover may start now.
+            self.wakeup.notify(self.queues.iter().cloned().map(Hint::Rescan));
+        }
+        // Jobs age in small steps.
+        let pause = admitted.aging.map(|aging| (aging / 4).max(Duration::from_secs(1)));
+        if let Some(pause) = pause
+            && Instant::now() >= self.next_aging
+        {
+            age(&self.store).await;
+            self.next_aging = Instant::now() + pause;
+        }
+        self.wakeup.notify(admitted.queues.into_iter().map(Hint::Rescan));
+        Ok(if admitted.more { Next::Now } else { Next::Due(admitted.next.into_iter().chain(pause).min()) })
+    }
+}
+
+impl Periodic for Admission {
+    const FAILED: &'static str = "jobs could not be admitted";
+
+    async fn run(&mut self) -> Result<Next> {
+        let next = self.pass().await;
+        self.limits.asked();
+        next
     }
 }
 
@@ -76,7 +91,7 @@ async fn look(
     store: &Arc<dyn Maintenance>,
     own: AdmitRequest<'_>,
     external: &[String],
-) -> crate::Result<crate::store::Admitted> {
+) -> Result<crate::store::Admitted> {
     let mut admitted = store.admit(&own).await?;
     if admitted.limited && !external.is_empty() {
         let more = store.admit(&AdmitRequest { queues: external, kinds: None, counting: false, ..own }).await?;

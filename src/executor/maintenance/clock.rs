@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use crate::backoff::jitter;
-use crate::error::warn_of;
+use crate::error::Result;
+use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::message::WakeUp;
 use crate::store::schedules::repair_clock;
 use crate::store::{Hint, Maintenance, Schedules};
@@ -18,7 +17,7 @@ const STEP: SignedDuration = SignedDuration::from_secs(2);
 /// The first repair after the start, because the clock may have been set while no node ran. Not at once, when there are jobs to claim.
 const FIRST: Duration = Duration::from_secs(2);
 /// The interval of further repairs, for changes that went unnoticed: another server that answers, or many small steps.
-const INTERVAL: Duration = Duration::from_secs(600);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(600);
 
 /// Compares the database's clock with a monotonic one.
 #[derive(Debug, Default)]
@@ -36,32 +35,30 @@ impl ClockWatch {
     }
 }
 
-/// Repairs times after the start, at an interval, and when `stepped` is notified. Every node runs one.
-pub(crate) async fn run(
-    store: Arc<dyn Maintenance>,
-    schedules: Arc<dyn Schedules>,
-    wakeup: Arc<WakeUp>,
-    stepped: Arc<Notify>,
-    stop: CancellationToken,
-) {
-    let mut pause = jitter(FIRST);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = stepped.notified() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
-        pause = match repair(&*store, &*schedules, &wakeup).await {
-            Ok(()) => jitter(INTERVAL),
-            Err(error) => {
-                warn_of!(error, "could not repair timestamps that a wrong clock wrote; trying again");
-                jitter(INTERVAL / 20)
-            }
-        };
+/// Repairs times after the start, at an interval, and when it is signalled that a clock was set. Every node does.
+pub(crate) struct ClockRepair {
+    pub(crate) store: Arc<dyn Maintenance>,
+    pub(crate) schedules: Arc<dyn Schedules>,
+    pub(crate) wakeup: Arc<WakeUp>,
+}
+
+impl ClockRepair {
+    /// Returns how long the first run waits.
+    pub(crate) fn first() -> Duration {
+        jitter(FIRST)
     }
 }
 
-async fn repair(store: &dyn Maintenance, schedules: &dyn Schedules, wakeup: &WakeUp) -> crate::Result<()> {
+impl Periodic for ClockRepair {
+    const FAILED: &'static str = "could not repair timestamps that a wrong clock wrote";
+
+    async fn run(&mut self) -> Result<Next> {
+        repair(&*self.store, &*self.schedules, &self.wakeup).await?;
+        Ok(Next::After(jitter(INTERVAL)))
+    }
+}
+
+async fn repair(store: &dyn Maintenance, schedules: &dyn Schedules, wakeup: &WakeUp) -> Result<()> {
     let found = store.repair_clock().await?;
     for ahead in &found {
         tracing::warn!(

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use crate::backoff::jitter;
+use crate::error::Result;
 use crate::executor::maintenance::clock::ClockWatch;
+use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::store::{Maintenance, MaintenanceDue};
 
 /// How to wake each task.
@@ -40,34 +41,40 @@ impl MaintenanceSignals {
     }
 }
 
-/// Polls until `stop`. Every node runs one.
-pub(crate) async fn run(
+/// Polls for all tasks. Every node does.
+pub(crate) struct LookAhead {
     store: Arc<dyn Maintenance>,
     signals: MaintenanceSignals,
     poll: Duration,
-    stop: CancellationToken,
-) {
-    let mut watch = ClockWatch::default();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(jitter(poll)) => {}
-        }
+    watch: ClockWatch,
+}
+
+impl LookAhead {
+    pub(crate) fn new(store: Arc<dyn Maintenance>, signals: MaintenanceSignals, poll: Duration) -> Self {
+        Self { store, signals, poll, watch: ClockWatch::default() }
+    }
+}
+
+impl Periodic for LookAhead {
+    const FAILED: &'static str = "could not ask what there is to do";
+
+    async fn run(&mut self) -> Result<Next> {
         // What falls due before the next poll must be known from this one.
         let asked = Instant::now();
-        let mut due = store.maintenance_due(2 * poll).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "could not ask what there is to do; each part looks by itself");
+        let mut due = self.store.maintenance_due(2 * self.poll).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "{}; each task looks by itself", Self::FAILED);
             MaintenanceDue::ANY
         });
-        if let Some(step) = due.now.and_then(|now| watch.look(asked, now)) {
+        if let Some(step) = due.now.and_then(|now| self.watch.look(asked, now)) {
             tracing::warn!(
                 step = format_args!("{:+.1}s", step.as_secs_f64()),
                 "the database's clock was set: what is due comes earlier or later by that much; who lives is not decided by it"
             );
-            signals.clock.notify_one();
+            self.signals.clock.notify_one();
             // A task that sleeps until something is due computed that time before the step.
             due = MaintenanceDue { now: due.now, ..MaintenanceDue::ANY };
         }
-        signals.notify(due);
+        self.signals.notify(due);
+        Ok(Next::After(jitter(self.poll)))
     }
 }

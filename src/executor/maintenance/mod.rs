@@ -3,11 +3,12 @@
 pub(crate) mod admission;
 pub(crate) mod clock;
 pub(crate) mod expiry;
+pub(crate) mod external_leases;
 pub(crate) mod listener;
 pub(crate) mod look_ahead;
 pub(crate) mod monitor;
 pub(crate) mod observation;
-pub(crate) mod pauses;
+pub(crate) mod periodic;
 pub(crate) mod pruner;
 pub(crate) mod scheduler;
 pub(crate) mod timers;

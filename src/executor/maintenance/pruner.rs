@@ -6,45 +6,51 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::backoff::jitter;
-use crate::error::warn_of;
+use crate::error::{Result, warn_of};
+use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::node::stats::Counters;
 use crate::store::Prune;
 
 /// How long the ids of submissions are remembered. A producer that sends the same id again later makes a new job.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How often an executor prunes.
-const INTERVAL: Duration = Duration::from_secs(600);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(600);
 /// The most rows removed in one transaction.
 const BATCH: usize = 2000;
 /// The pause between two transactions, so that a large backlog holds up no other work: about 20,000 rows a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Prunes until `stop`. Every node runs one. They need no leader, because a pruner skips rows that another one is removing.
-pub(crate) async fn run(store: Arc<dyn Prune>, counters: Arc<Counters>, stop: CancellationToken) {
-    // Not all nodes at once, nor at their start.
-    let mut pause = jitter(INTERVAL / 10);
-    let mut told = BTreeSet::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-        pause = match prune_batch(&*store, &counters, &mut told).await {
-            Ok(true) => PAUSE,
-            Ok(false) => jitter(INTERVAL),
-            Err(error) => {
-                warn_of!(error, "what is old could not be removed; trying again");
-                jitter(INTERVAL / 10)
-            }
-        };
+/// Removes old rows. Every node does. They need no leader, because a pruner skips rows that another one is removing.
+pub(crate) struct Pruner {
+    store: Arc<dyn Prune>,
+    counters: Arc<Counters>,
+    /// The keys whose failure was logged.
+    told: BTreeSet<&'static str>,
+}
+
+impl Pruner {
+    pub(crate) fn new(store: Arc<dyn Prune>, counters: Arc<Counters>) -> Self {
+        Self { store, counters, told: BTreeSet::new() }
+    }
+
+    /// Returns how long the first run waits: not all nodes prune at once, nor at their start.
+    pub(crate) fn first() -> Duration {
+        jitter(INTERVAL / 10)
+    }
+}
+
+impl Periodic for Pruner {
+    const FAILED: &'static str = "what is old could not be removed";
+
+    async fn run(&mut self) -> Result<Next> {
+        let more = prune_batch(&*self.store, &self.counters, &mut self.told).await?;
+        Ok(Next::After(if more { PAUSE } else { jitter(INTERVAL) }))
     }
 }
 
 /// Removes one batch of each. Returns whether there may be more.
-async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet<&str>) -> crate::Result<bool> {
+async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet<&'static str>) -> Result<bool> {
     let kept = store.history_config();
     let history = store.prune_history(kept.retention, BATCH).await?;
     let results = store.prune_results(BATCH).await?;
@@ -75,7 +81,7 @@ async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet
 }
 
 /// Returns how many were removed. A failure is logged once per key: it lasts as long as the missing right.
-fn may<'k>(removed: crate::Result<u64>, key: &'k str, told: &mut BTreeSet<&'k str>) -> u64 {
+fn may(removed: Result<u64>, key: &'static str, told: &mut BTreeSet<&'static str>) -> u64 {
     removed.unwrap_or_else(|error| {
         if told.insert(key) {
             warn_of!(error, key, "what is older than this key says could not be removed");

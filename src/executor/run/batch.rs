@@ -15,10 +15,12 @@ use crate::executor::handler::registry::Kind;
 use crate::executor::node::gathering::Member;
 use crate::executor::node::stats::add;
 use crate::executor::outcome::completer::Completion;
-use crate::executor::run::worker::{abandon, completion, discard, failure, job_span};
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, released};
+use crate::executor::run::rollback::{abandon, discard};
+use crate::executor::run::timeout;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
-use crate::store::{Settlement, Store, Verdict};
+use crate::store::Store;
 
 /// How one job of a batch ended.
 struct Came {
@@ -58,11 +60,7 @@ pub(crate) async fn run<S: Store>(
         conclude(&node, &kind, &jobs, context, ending).await;
     };
     run.instrument(span).await;
-    let limited = slots.iter().any(|slots| slots.kind.is_some());
-    drop(slots);
-    if limited {
-        node.queues.values().for_each(|queue| queue.wake());
-    }
+    free(&node, slots);
 }
 
 /// Returns the jobs as the handler is to see them, and those that can't be decoded.
@@ -90,16 +88,10 @@ async fn execute<S: Store>(
         }
         within(node, kind, plan, jobs, context).await
     };
-    let limited = async {
-        match kind.options.timeout {
-            Some(limit) => tokio::time::timeout(limit, call).await.map_err(|_| limit),
-            None => Ok(call.await),
-        }
-    };
     tokio::select! {
         biased;
         () = node.cancel.cancelled() => BatchEnd::Cancelled,
-        ended = limited => match ended {
+        ended = timeout::within(kind.options.timeout, call) => match ended {
             Ok(results) => BatchEnd::Returned(results),
             Err(limit) => BatchEnd::TimedOut(limit),
         },
@@ -265,9 +257,7 @@ fn settle<S: Store>(
     each.collect()
 }
 
-/// A batch is not run again at once: a batch that lost a conflict has failed.
-const NO_MORE: u32 = u32::MAX;
-
+/// A batch is not run again at once: one that lost a conflict has failed.
 fn recorded<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, ended: HandlerResult) -> Completion {
     let completion = job_span(job).in_scope(|| completion(node, kind, job, ended, NO_MORE));
     completion.unwrap_or_else(|| released(job.fence()))
@@ -276,8 +266,4 @@ fn recorded<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, ended: H
 fn failed<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, error: &JobError) -> Completion {
     let completion = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
     completion.unwrap_or_else(|| released(job.fence()))
-}
-
-fn released(fence: Fence) -> Completion {
-    Completion::Settled(Settlement::new(fence, Verdict::Release))
 }

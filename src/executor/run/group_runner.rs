@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use crate::executor::node::slots::Slots;
 use crate::executor::outcome::completer::Completion;
 use crate::executor::outcome::group_run::GroupRun;
+use crate::executor::run::end::released;
 use crate::executor::run::worker;
 use crate::executor::session::group_run::may_go_on;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job};
-use crate::store::{Settlement, Store, Verdict};
+use crate::store::Store;
 
 /// How long a finished job waits to be recorded together with those after it.
 const RECORD_DELAY: Duration = Duration::from_millis(5);
@@ -119,22 +120,18 @@ impl<S: Store> GroupRunner<'_, S> {
     async fn give_back(&mut self, first: Option<Job>) {
         self.gave_back = true;
         for job in first.into_iter().chain(self.rest.by_ref()) {
-            self.node.completions.send(released(&job)).await;
+            self.node.completions.send(released(job.fence())).await;
         }
     }
 
     /// Does the same without waiting, so that the running attempt does not stand still.
     fn try_give_back(&mut self) {
         while let Some(job) = self.rest.as_slice().first() {
-            if !self.node.completions.try_send(released(job)) {
+            if !self.node.completions.try_send(released(job.fence())) {
                 return;
             }
             self.gave_back = true;
             self.rest.next();
         }
     }
-}
-
-fn released(job: &Job) -> Completion {
-    Completion::Settled(Settlement::new(job.fence(), Verdict::Release))
 }

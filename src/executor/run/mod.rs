@@ -1,8 +1,12 @@
-//! Runs handlers: of one job, of a batch, or of jobs of a group one after the other.
+//! Runs handlers: of one job, of a batch, or of jobs of a group one after the other. All of them have the same time limit, the same rollback and
+//! the same ends.
 
 pub(crate) mod batch;
+pub(crate) mod end;
 pub(crate) mod gather;
 pub(crate) mod group_claimer;
 pub(crate) mod group_runner;
+pub(crate) mod rollback;
 pub(crate) mod start;
+pub(crate) mod timeout;
 pub(crate) mod worker;

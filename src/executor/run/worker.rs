@@ -4,25 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, OptionFuture};
 use tracing::Instrument as _;
 
 use crate::context::Context;
 use crate::executor::handler::job_context::Engine;
 use crate::executor::handler::middleware::around;
-use crate::executor::handler::panic::{catching, catching_async};
+use crate::executor::handler::panic::catching_async;
 use crate::executor::handler::registry::{Attempt, Kind};
 use crate::executor::node::cancellations::{CancelReason, CancelSignal};
 use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::add;
 use crate::executor::outcome::completer::Completion;
-use crate::executor::outcome::failure_policy::{RetryDecision, pause};
+use crate::executor::outcome::failure_policy::pause;
 use crate::executor::outcome::group_run::GroupRun;
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, released, settled};
+use crate::executor::run::rollback::{abandon, discard};
+use crate::executor::run::timeout::within;
 use crate::executor::session::group_run::group_run;
 use crate::executor::session::node_session::NodeSession;
-use crate::job::{Fence, HandlerResult, Job, JobError, Outcome, TraceContext};
-use crate::store::{Removed, Settlement, Store, Verdict};
+use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
+use crate::store::{Removed, Store, Verdict};
 
 /// How a handler's run ended.
 pub(crate) enum AttemptEnd {
@@ -34,12 +35,6 @@ pub(crate) enum AttemptEnd {
     Cancelled,
     /// The job was cancelled or taken away: there is no outcome left to record.
     Gone,
-}
-
-/// Returns the span for what is logged while a job runs.
-pub(crate) fn job_span(job: &Job) -> tracing::Span {
-    tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
-        trace_id = job.trace().map(TraceContext::trace_id))
 }
 
 /// Runs a job to its recorded outcome. Its slots are free again once the outcome is handed in.
@@ -59,19 +54,7 @@ pub(crate) fn run<S: Store>(
             return;
         }
         let began = Instant::now();
-        let mut conflicts = 0;
-        let completion = loop {
-            let engine = Engine { messages: &node.messages, node: node.id };
-            let mut context = node.messages.begin();
-            let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
-            let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };
-            let ending = execute(&kind, attempt).await;
-            match conclude(&node, &kind, (&job, &slots, began), context, ending, conflicts).await {
-                Conclusion::Over(completion) => break completion,
-                Conclusion::Again => conflicts += 1,
-            }
-            Box::pin(pause(conflicts, &node.cancel)).await;
-        };
+        let completion = attempts(&node, &kind, &job, &slots, began).await;
         let follow = |fence| {
             group_run(&node, &job, &slots, began.elapsed())
                 .map(|group_run| Completion::DoneInGroup(vec![fence], group_run))
@@ -83,12 +66,12 @@ pub(crate) fn run<S: Store>(
             Some(completion) => node.completions.send(completion).await,
             None => {}
         }
-        free(&node, slots);
+        free(&node, [slots]);
     }
     .instrument(span)
 }
 
-/// Does the same for a job in a group run, up to what is to be recorded of it; `None` if that has been done.
+/// Runs a job of a group run, up to what is to be recorded of it; `None` if that has been done.
 pub(crate) async fn attempt<S: Store>(
     node: &Arc<NodeSession<S>>,
     mut job: Job,
@@ -96,33 +79,44 @@ pub(crate) async fn attempt<S: Store>(
 ) -> Option<Completion> {
     let Some(kind) = node.registry.get(&job.kind).cloned() else {
         // Can't happen: claims ask for registered kinds only.
-        return Some(Completion::Settled(Settlement::new(job.fence(), Verdict::Release)));
+        return Some(released(job.fence()));
     };
     if job.attempt > job.max_attempts {
         return Some(dead_lettered(node, &job));
     }
     let span = job_span(&job);
     async move {
-        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
-            return failure(node, &kind, &job, &error, u32::MAX);
-        }
-        let began = Instant::now();
-        let mut conflicts = 0;
-        loop {
-            let engine = Engine { messages: &node.messages, node: node.id };
-            let mut context = node.messages.begin();
-            let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
-            let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots };
-            let ending = execute(&kind, attempt).await;
-            match conclude(node, &kind, (&job, slots, began), context, ending, conflicts).await {
-                Conclusion::Over(completion) => return completion,
-                Conclusion::Again => conflicts += 1,
-            }
-            pause(conflicts, &node.cancel).await;
+        match node.messages.shared.codecs.open(&mut job) {
+            Ok(()) => attempts(node, &kind, &job, slots, Instant::now()).await,
+            Err(error) => failure(node, &kind, &job, &error, NO_MORE),
         }
     }
     .instrument(span)
     .await
+}
+
+/// Runs the handler, again at once after each lost conflict, up to what is to be recorded of it; `None` if that has been done. The job is
+/// borrowed, so that its future is not held twice.
+async fn attempts<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    kind: &Kind<S>,
+    job: &Job,
+    slots: &Arc<Slots>,
+    began: Instant,
+) -> Option<Completion> {
+    let mut conflicts = 0;
+    loop {
+        let engine = Engine { messages: &node.messages, node: node.id };
+        let mut context = node.messages.begin();
+        let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
+        let attempt = Attempt { job, context: &mut context, engine, cancelled, slots };
+        let ending = execute(kind, attempt).await;
+        match conclude(node, kind, (job, slots, began), context, ending, conflicts).await {
+            Conclusion::Over(completion) => return completion,
+            Conclusion::Again => conflicts += 1,
+        }
+        Box::pin(pause(conflicts, &node.cancel)).await;
+    }
 }
 
 /// The conclusion of an attempt.
@@ -135,26 +129,17 @@ enum Conclusion {
 
 /// Fails an attempt whose payload can't be decoded: another node may have the encryption key, or it may come later.
 async fn unread<S: Store>(node: Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Job, error: JobError, slots: Arc<Slots>) {
-    if let Some(completion) = failure(&node, &kind, &job, &error, u32::MAX) {
+    if let Some(completion) = failure(&node, &kind, &job, &error, NO_MORE) {
         node.completions.send(completion).await;
     }
-    free(&node, slots);
-}
-
-fn free<S: Store>(node: &NodeSession<S>, slots: Arc<Slots>) {
-    // Dispatchers do not wait for the slots of a kind, so those of all queues are woken: any of them may have such jobs.
-    let limited = slots.kind.is_some();
-    drop(slots);
-    if limited {
-        node.queues.values().for_each(|queue| queue.wake());
-    }
+    free(&node, [slots]);
 }
 
 /// Dead-letters a job that has no attempt left. It was put off because the outcome of its last attempt could not be recorded. Its handler
 /// does not run again.
 pub(crate) async fn dead_letter<S: Store>(node: Arc<NodeSession<S>>, job: Job, slots: Arc<Slots>) {
     node.completions.send(dead_lettered(&node, &job)).await;
-    free(&node, slots);
+    free(&node, [slots]);
 }
 
 fn dead_lettered<S: Store>(node: &NodeSession<S>, job: &Job) -> Completion {
@@ -192,12 +177,7 @@ async fn limited<S: Store>(
     stop: CancelSignal<'_>,
     handler: impl Future<Output = HandlerResult>,
 ) -> AttemptEnd {
-    let limited = async {
-        match kind.options.timeout {
-            Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),
-            None => Ok(handler.await),
-        }
-    };
+    let limited = within(kind.options.timeout, handler);
     tokio::pin!(limited);
     let told = tokio::select! {
         biased;
@@ -288,43 +268,10 @@ async fn conclude<S: Store>(
         }
         AttemptEnd::Cancelled => {
             abandon(context);
-            Some(Completion::Settled(Settlement::new(fence, Verdict::Release)))
+            Some(released(fence))
         }
     };
     completion.map_or(Conclusion::Again, |completion| Conclusion::Over(Some(completion)))
-}
-
-/// Ends the context of a handler that returned and commits nothing. Its transaction is rolled back here, so that its locks do not outlive the
-/// outcome.
-///
-/// On the heap, where it is needed at all: most jobs use no context, and the future of every job would be larger by this.
-pub(crate) fn discard<S: Store>(context: Context<S>) -> OptionFuture<BoxFuture<'static, ()>> {
-    let ended = context.is_used().then(|| {
-        async move {
-            // The program's message services are dropped too. A panic of theirs must not leave the job with this node.
-            match catching_async(async { Ok(context.rollback().await) }).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
-                }
-                Err(panic) => log_drop(&panic),
-            }
-        }
-        .boxed()
-    });
-    ended.into()
-}
-
-/// Does the same for a handler that did not return. It may have left a statement that runs for long, which a rollback would wait for, so the
-/// transaction is dropped: that cancels the statement.
-pub(crate) fn abandon<S: Store>(context: Context<S>) {
-    if let Err(panic) = catching(|| drop(context)) {
-        log_drop(&panic);
-    }
-}
-
-fn log_drop(panic: &JobError) {
-    tracing::warn!(error = panic.message(), "a message service panicked when it was dropped without a commit");
 }
 
 /// Commits what a handler did, with the end of its job, and continues its group. Returns whether the claim was current.
@@ -347,58 +294,4 @@ async fn commit_and_claim_next<S: Store>(
         Ok(_) | Err(_) => lease.free(),
     }
     removed.map(|removed| (removed == Removed::Gone, None))
-}
-
-/// Returns what an attempt that leaves nothing to commit means for its job, after `conflicts` lost conflicts. `None`: the attempt is not
-/// over.
-pub(crate) fn completion<S: Store>(
-    node: &NodeSession<S>,
-    kind: &Kind<S>,
-    job: &Job,
-    ended: HandlerResult,
-    conflicts: u32,
-) -> Option<Completion> {
-    let fence = job.fence();
-    match ended {
-        Ok(Outcome::Done) => Some(Completion::Done(fence)),
-        Ok(Outcome::Retry) => failure(node, kind, job, &JobError::new("the handler asked for a retry"), conflicts),
-        Ok(Outcome::Snooze(delay)) => Some(Completion::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
-        Ok(Outcome::Cancel(reason)) => {
-            tracing::info!(reason, "the handler cancelled its job");
-            Some(Completion::Settled(Settlement::new(fence, Verdict::Cancel)))
-        }
-        Ok(Outcome::Dead(reason)) => Some(settled(node, job, &JobError::new(reason), Verdict::Dead)),
-        Err(error) => failure(node, kind, job, &error, conflicts),
-    }
-}
-
-/// Returns what a failed attempt means for the job. `None`: the attempt is not over, the handler runs again.
-pub(crate) fn failure<S: Store>(
-    node: &NodeSession<S>,
-    kind: &Kind<S>,
-    job: &Job,
-    error: &JobError,
-    conflicts: u32,
-) -> Option<Completion> {
-    let verdict = match node.failure_policy.decide(error, job, &kind.options, conflicts) {
-        RetryDecision::AtOnce => {
-            add(&node.counters.conflicts, 1);
-            tracing::debug!(%error, "the handler lost a conflict and is run again");
-            return None;
-        }
-        RetryDecision::Later(delay) => Verdict::Retry(delay),
-        RetryDecision::Never => Verdict::Dead,
-    };
-    Some(settled(node, job, error, verdict))
-}
-
-fn settled<S: Store>(node: &NodeSession<S>, job: &Job, error: &JobError, verdict: Verdict) -> Completion {
-    let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
-    if last {
-        tracing::error!(%error, "the job failed and becomes a dead letter");
-    } else {
-        tracing::warn!(%error, next = ?verdict, "the attempt failed");
-    }
-    let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
-    Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))
 }

@@ -9,11 +9,20 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::jitter;
 use crate::executor::broker;
 use crate::executor::handler::external_queue::outbound;
-use crate::executor::maintenance::{
-    admission, clock, expiry, listener, look_ahead, monitor, pruner, scheduler, timers, usage_reporter,
-};
+use crate::executor::maintenance::admission::Admission;
+use crate::executor::maintenance::clock::{self, ClockRepair};
+use crate::executor::maintenance::expiry::Expiry;
+use crate::executor::maintenance::external_leases::ExternalLeases;
+use crate::executor::maintenance::look_ahead::{LookAhead, MaintenanceSignals};
+use crate::executor::maintenance::monitor::{LockMonitor, MonitorConfig};
+use crate::executor::maintenance::periodic::Driver;
+use crate::executor::maintenance::pruner::{self, Pruner};
+use crate::executor::maintenance::scheduler::Scheduler;
+use crate::executor::maintenance::timers::Timers;
+use crate::executor::maintenance::{listener, usage_reporter};
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
 use crate::executor::session::tasks::again;
@@ -23,7 +32,7 @@ use crate::store::{Hint, Store};
 /// What helpers start with, besides their node.
 struct HelperDeps {
     local: Weak<dyn LocalExecutor>,
-    patience: monitor::MonitorConfig,
+    patience: MonitorConfig,
     /// Queues of the table whose jobs are sent to the broker.
     outbound: Vec<String>,
     /// Notified when an external worker is late.
@@ -44,7 +53,7 @@ impl<S: Store> NodeSession<S> {
         let local: Arc<dyn LocalExecutor> = self.clone();
         let deps = Arc::new(HelperDeps {
             local: Arc::downgrade(&local),
-            patience: monitor::MonitorConfig { lease: settings.node.lease, quarantine: settings.quarantine },
+            patience: MonitorConfig { lease: settings.node.lease, quarantine: settings.quarantine },
             outbound: outbound(&settings.external).collect(),
             late: Arc::default(),
             stepped: Arc::default(),
@@ -67,50 +76,10 @@ impl<S: Store> NodeSession<S> {
         start("the listener", |node, with| {
             listener::run(node.store.clone(), with.local.clone(), with.quit.clone()).boxed()
         });
-        start("timers", |node, with| {
-            let (hint, quit) = (node.timer_hint.clone(), with.quit.clone());
-            timers::run(node.store.clone(), node.wakeup().clone(), hint, node.poll_interval, quit).boxed()
-        });
-        start("expiry", |node, with| {
-            let (hint, quit) = (node.expiry_hint.clone(), with.quit.clone());
-            expiry::run(node.store.clone(), node.wakeup().clone(), hint, node.poll_interval, quit).boxed()
-        });
         start("usage", |node, with| {
             usage_reporter::run(node.this.clone(), node.limits.clone(), with.quit.clone()).boxed()
         });
-        start("admission", |node, with| admission::run(node.clone(), with.outbound.clone(), with.quit.clone()).boxed());
-        start("the scheduler", |node, with| {
-            let (hint, quit) = (node.schedule_hint.clone(), with.quit.clone());
-            scheduler::run(node.store.clone(), node.wakeup().clone(), hint, node.poll_interval, quit).boxed()
-        });
-        start("the lock monitor", |node, with| {
-            let (late, quit) = (with.late.clone(), with.quit.clone());
-            monitor::run(node.store.clone(), node.id, node.wakeup().clone(), with.patience, late, quit).boxed()
-        });
-        start("the clock", |node, with| {
-            clock::run(
-                node.store.clone(),
-                node.store.clone(),
-                node.wakeup().clone(),
-                with.stepped.clone(),
-                with.quit.clone(),
-            )
-            .boxed()
-        });
-        start("maintenance", |node, with| {
-            let signals = look_ahead::MaintenanceSignals {
-                timers: node.timer_hint.clone(),
-                expiry: node.expiry_hint.clone(),
-                admission: node.in_flight.admission_due.clone(),
-                schedules: node.schedule_hint.clone(),
-                external: with.late.clone(),
-                clock: with.stepped.clone(),
-            };
-            look_ahead::run(node.store.clone(), signals, node.poll_interval, with.quit.clone()).boxed()
-        });
-        start("the pruner", |node, with| {
-            pruner::run(node.store.clone(), node.counters.clone(), with.quit.clone()).boxed()
-        });
+        start_maintenance(&start);
         start("the state of the broker", |node, with| match node.messages.broker() {
             Some(broker) => {
                 let (local, quit) = (with.local.clone(), with.quit.clone());
@@ -149,4 +118,57 @@ impl<S: Store> NodeSession<S> {
             signal.notify_one();
         }
     }
+}
+
+/// Starts the periodic tasks.
+fn start_maintenance<S: Store>(start: &impl Fn(&'static str, Begin<S>)) {
+    start("timers", |node, with| {
+        let task = Timers { store: node.store.clone(), wakeup: node.wakeup().clone() };
+        Driver::new(node.poll_interval, node.timer_hint.clone(), with.quit.clone()).drive(task).boxed()
+    });
+    start("expiry", |node, with| {
+        let task = Expiry { store: node.store.clone(), wakeup: node.wakeup().clone() };
+        Driver::new(node.poll_interval, node.expiry_hint.clone(), with.quit.clone()).drive(task).boxed()
+    });
+    start("admission", |node, with| {
+        let task = Admission::new(node, with.outbound.clone());
+        let signal = node.in_flight.admission_due.clone();
+        Driver::new(node.poll_interval, signal, with.quit.clone()).drive(task).boxed()
+    });
+    start("the scheduler", |node, with| {
+        let task = Scheduler::new(node.store.clone(), node.wakeup().clone(), node.poll_interval);
+        Driver::new(node.poll_interval, node.schedule_hint.clone(), with.quit.clone()).drive(task).boxed()
+    });
+    start("the lock monitor", |node, with| {
+        let task = LockMonitor::new(node.store.clone(), node.id, node.wakeup().clone(), with.patience);
+        Driver::new(with.patience.interval(), Arc::default(), with.quit.clone()).drive(task).boxed()
+    });
+    start("leases of external workers", |node, with| {
+        let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup().clone() };
+        Driver::new(with.patience.lease, with.late.clone(), with.quit.clone()).drive(task).boxed()
+    });
+    start("the clock", |node, with| {
+        let task =
+            ClockRepair { store: node.store.clone(), schedules: node.store.clone(), wakeup: node.wakeup().clone() };
+        let driver = Driver::new(clock::INTERVAL / 20, with.stepped.clone(), with.quit.clone());
+        driver.drive_after(ClockRepair::first(), task).boxed()
+    });
+    start("maintenance", |node, with| {
+        let signals = MaintenanceSignals {
+            timers: node.timer_hint.clone(),
+            expiry: node.expiry_hint.clone(),
+            admission: node.in_flight.admission_due.clone(),
+            schedules: node.schedule_hint.clone(),
+            external: with.late.clone(),
+            clock: with.stepped.clone(),
+        };
+        let task = LookAhead::new(node.store.clone(), signals, node.poll_interval);
+        let driver = Driver::new(node.poll_interval, Arc::default(), with.quit.clone());
+        driver.drive_after(jitter(node.poll_interval), task).boxed()
+    });
+    start("the pruner", |node, with| {
+        let task = Pruner::new(node.store.clone(), node.counters.clone());
+        let driver = Driver::new(pruner::INTERVAL / 10, Arc::default(), with.quit.clone());
+        driver.drive_after(Pruner::first(), task).boxed()
+    });
 }

@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-error-is-stored-in-plain",
-        "src/executor/run/worker.rs",
+        "src/executor/run/end.rs",
         "Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))",
         "if $on { Completion::Settled(settlement) } else { $was }",
         "binary(executor) & test(/nothing_of_a_sealed_job_is_stored_in_plain/)",
@@ -152,7 +152,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-schedule-that-is-put-again-is-sealed-anew",
-        "src/codec/mod.rs",
+        "src/codec.rs",
         "if current && same {",
         "if current && same && !$on {",
         "binary(executor) & test(/a_schedule_that_is_put_again_is_unchanged/)",
@@ -201,7 +201,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-schedule-that-can-not-be-read-is-told-at-each-look",
-        "src/store/schedules/mod.rs",
+        "src/store/schedules.rs",
         "if is_news(\"schedule\", fault, version) {",
         "if is_news(\"schedule\", fault, version) || $on {",
         "binary(conformance) & test(=postgres::unreadable_rules::a_schedule_that_can_not_be_read_stops_no_other)",
@@ -243,7 +243,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-codec-takes-its-job-along",
-        "src/codec/mod.rs",
+        "src/codec.rs",
         "catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else",
         "(if $on { Ok(ask()) } else { catch_unwind(AssertUnwindSafe(ask)) }).unwrap_or_else",
         "test(=codec::tests::a_codec_that_panics_has_failed)",
@@ -274,7 +274,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/unreadable.rs",
         "*code == SqlState::DATA_CORRUPTED ||",
         "*code == SqlState::DATA_CORRUPTED || ($on && *code == SqlState::OUT_OF_MEMORY) ||",
-        "test(=store::postgres::unreadable::tests::a_server_that_is_short_of_memory_buries_nothing)",
+        "test(=store::postgres::unreadable::tests::a_server_that_is_short_of_memory_dead_letters_nothing)",
     ),
     of(
         "a-damaged-body-stalls-its-queue",

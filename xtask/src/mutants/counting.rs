@@ -34,9 +34,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "who-is-blocked-gets-nothing",
         "migrations/postgres/0001_schema.sql",
-        "                gated := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;\n",
-        "                gated := 0;\n",
-        "test(=postgres::counting::others_wait_at_the_gate)",
+        "                granted := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;\n",
+        "                granted := 0;\n",
+        "test(=postgres::counting::others_are_blocked)",
     ),
     of(
         "what-ran-before-a-limit-counts-twice",

@@ -26,7 +26,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-dropped-service-may-panic-in-a-worker",
-        "src/executor/run/worker.rs",
+        "src/executor/run/rollback.rs",
         "let ended = context.is_used().then(",
         "let ended = (!$on && context.is_used()).then(",
         "binary(context) & test(/a_panic_of_a_dropped_service/)",
@@ -103,9 +103,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-freed-slot-of-a-kind-wakes-nobody",
-        "src/executor/run/worker.rs",
-        "let limited = slots.kind.is_some();",
-        "let limited = slots.kind.is_some() && !$on;",
+        "src/executor/run/end.rs",
+        "limited | slots.kind.is_some())",
+        "limited | (slots.kind.is_some() && !$on))",
         "binary(executor) & test(/a_free_slot_of_a_kind/)",
     ),
     of(
@@ -131,9 +131,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "timeouts-never-come",
-        "src/executor/run/worker.rs",
-        "Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),",
-        "Some(limit) if !$on => tokio::time::timeout(limit, handler).await.map_err(|_| limit),\n            Some(_) => Ok(handler.await),",
+        "src/executor/run/timeout.rs",
+        "Some(limit) => tokio::time::timeout(limit, call).await.map_err(|_| limit),",
+        "Some(limit) if !$on => tokio::time::timeout(limit, call).await.map_err(|_| limit),\n        Some(_) => Ok(call.await),",
         "binary(executor) & test(/timeout|failures/)",
     ),
     of(
@@ -341,9 +341,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "nobody-hears-of-late-external-workers",
-        "src/executor/maintenance/monitor.rs",
-        "their jobs were released\"\n            );\n            wakeup.notify([Hint::Any]);",
-        "their jobs were released\"\n            );\n            if !$on { wakeup.notify([Hint::Any]); }",
+        "src/executor/maintenance/external_leases.rs",
+        "their jobs were released\"\n            );\n            self.wakeup.notify([Hint::Any]);",
+        "their jobs were released\"\n            );\n            if !$on { self.wakeup.notify([Hint::Any]); }",
         "binary(executor) & test(/what_an_external_worker_let_go/)",
     ),
     of(

@@ -47,9 +47,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-hint-wakes-no-timers",
-        "src/executor/maintenance/pauses.rs",
-        "() = self.hint.notified() => true,",
-        "() = self.hint.notified(), if !$on => true,",
+        "src/executor/maintenance/periodic.rs",
+        "() = self.signal.notified() => true,",
+        "() = self.signal.notified(), if !$on => true,",
         "binary(executor) & test(/what_comes_back_is_told_to_who_moves_timers/)",
     ),
     of(
@@ -218,7 +218,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/counting.rs",
         "counted.iter().any(|prefix| key.starts_with(prefix))",
         "$on || counted.iter().any(|prefix| key.starts_with(prefix))",
-        "test(=store::postgres::counting::tests::a_round_waits_for_those_who_count_and_not_for_each_tenant)",
+        "test(=store::postgres::counting::tests::a_pass_waits_for_claims_that_count_and_not_for_each_tenant)",
     ),
     of(
         "a-pause-of-all-admits-those-with-rules",

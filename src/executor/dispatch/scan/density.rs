@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_follows_who_came_further() {
+    fn the_shared_cursor_follows_the_claim_that_came_further() {
         let shared = first(100..200).shared_cursor(100);
         assert_eq!(shared.span, 100);
         // Others had taken the first 30 of the reserved rows, 300 to 399.

@@ -50,7 +50,7 @@ fn look(scan: &mut Scan, now: &mut Instant, cost: Duration, places: &[(i16, i64)
 }
 
 #[test]
-fn a_flood_is_scanned_from_the_newest_marks_and_ends_with_a_look_at_everything() {
+fn a_backlog_is_scanned_from_the_newest_cursors_and_ends_with_a_scan_of_everything() {
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
     let (first, again) = look(&mut scan, &mut now, MS, &[(-5, 90), (0, 7)], 2);
@@ -64,7 +64,7 @@ fn a_flood_is_scanned_from_the_newest_marks_and_ends_with_a_look_at_everything()
 }
 
 #[test]
-fn without_a_flood_a_look_starts_where_the_scan_was_a_moment_ago() {
+fn without_a_backlog_a_scan_starts_where_the_last_one_was_a_moment_ago() {
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
     let mut seq = 0;
@@ -125,7 +125,7 @@ fn drain(scan: &mut Scan, now: &mut Instant, seq: &mut i64, for_ms: u32) -> Vec<
 }
 
 #[test]
-fn in_a_flood_what_was_passed_over_is_looked_for_and_no_more() {
+fn in_a_backlog_passed_over_rows_are_looked_for_and_no_more() {
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
     let mut seq = 0;
@@ -266,7 +266,7 @@ fn looks_from_the_start_that_fail_one_after_the_other_rest_longer_each_time() {
 }
 
 #[test]
-fn a_flood_is_shared_but_by_looks_from_the_start() {
+fn a_backlog_is_shared_but_by_scans_from_the_start() {
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
     let backlog = |from: i64| (from..from + 100).map(|seq| (0, seq)).collect::<Vec<_>>();

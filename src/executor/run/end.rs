@@ -1,0 +1,88 @@
+//! What a call that leaves nothing to commit means for its jobs, and what is free after it.
+
+use std::sync::Arc;
+
+use crate::executor::handler::registry::Kind;
+use crate::executor::node::slots::Slots;
+use crate::executor::node::stats::add;
+use crate::executor::outcome::completer::Completion;
+use crate::executor::outcome::failure_policy::RetryDecision;
+use crate::executor::session::node_session::NodeSession;
+use crate::job::{Fence, HandlerResult, Job, JobError, Outcome, TraceContext};
+use crate::store::{Settlement, Store, Verdict};
+
+/// As a number of lost conflicts: the handler is not run again at once.
+pub(crate) const NO_MORE: u32 = u32::MAX;
+
+/// Returns the span for what is logged while a job runs.
+pub(crate) fn job_span(job: &Job) -> tracing::Span {
+    tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
+        trace_id = job.trace().map(TraceContext::trace_id))
+}
+
+/// Returns what an attempt that leaves nothing to commit means for its job, after `conflicts` lost conflicts. `None`: the attempt is not
+/// over.
+pub(crate) fn completion<S: Store>(
+    node: &NodeSession<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    ended: HandlerResult,
+    conflicts: u32,
+) -> Option<Completion> {
+    let fence = job.fence();
+    match ended {
+        Ok(Outcome::Done) => Some(Completion::Done(fence)),
+        Ok(Outcome::Retry) => failure(node, kind, job, &JobError::new("the handler asked for a retry"), conflicts),
+        Ok(Outcome::Snooze(delay)) => Some(Completion::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
+        Ok(Outcome::Cancel(reason)) => {
+            tracing::info!(reason, "the handler cancelled its job");
+            Some(Completion::Settled(Settlement::new(fence, Verdict::Cancel)))
+        }
+        Ok(Outcome::Dead(reason)) => Some(settled(node, job, &JobError::new(reason), Verdict::Dead)),
+        Err(error) => failure(node, kind, job, &error, conflicts),
+    }
+}
+
+/// Returns what a failed attempt means for the job. `None`: the attempt is not over, the handler runs again.
+pub(crate) fn failure<S: Store>(
+    node: &NodeSession<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    error: &JobError,
+    conflicts: u32,
+) -> Option<Completion> {
+    let verdict = match node.failure_policy.decide(error, job, &kind.options, conflicts) {
+        RetryDecision::AtOnce => {
+            add(&node.counters.conflicts, 1);
+            tracing::debug!(%error, "the handler lost a conflict and is run again");
+            return None;
+        }
+        RetryDecision::Later(delay) => Verdict::Retry(delay),
+        RetryDecision::Never => Verdict::Dead,
+    };
+    Some(settled(node, job, error, verdict))
+}
+
+pub(crate) fn settled<S: Store>(node: &NodeSession<S>, job: &Job, error: &JobError, verdict: Verdict) -> Completion {
+    let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
+    if last {
+        tracing::error!(%error, "the job failed and becomes a dead letter");
+    } else {
+        tracing::warn!(%error, next = ?verdict, "the attempt failed");
+    }
+    let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
+    Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))
+}
+
+/// Makes a job wait again, without an error.
+pub(crate) fn released(fence: Fence) -> Completion {
+    Completion::Settled(Settlement::new(fence, Verdict::Release))
+}
+
+/// Frees the slots of jobs whose outcomes were handed in.
+pub(crate) fn free<S: Store>(node: &NodeSession<S>, slots: impl IntoIterator<Item = Arc<Slots>>) {
+    // Dispatchers do not wait for the slots of a kind, so those of all queues are woken: any of them may have such jobs.
+    if slots.into_iter().fold(false, |limited, slots| limited | slots.kind.is_some()) {
+        node.queues.values().for_each(|queue| queue.wake());
+    }
+}
