@@ -17,8 +17,8 @@ Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
                     amqp: publish, commit, confirmed, end-to-end, latency, external, celery
                     engine: plain, options, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
-                    degradation: backlog, owned, queues, payload, network, processes, pinned, gated-blocked, gated-hot,
-                      gated-keys, gated-processes, gated-queues, gated-pinned
+                    degradation: backlog, owned, queues, payload, network, processes, pinned, admission-blocked, admission-hot,
+                      admission-keys, admission-processes, admission-queues, admission-pinned
                     peers: graphile-npm, graphile-npm-1, pg-boss, graphile-rust, apalis, awa, underway, procrastinate,
                       graphile-queues, graphile-queues-1, pg-boss-fifo, pg-boss-groups, awa-keys
   --json FILE       all values of all runs
@@ -63,12 +63,12 @@ pub(crate) const DEGRADATION_CASES: [&str; 13] = [
     "network",
     "processes",
     "pinned",
-    "gated-blocked",
-    "gated-hot",
-    "gated-keys",
-    "gated-processes",
-    "gated-queues",
-    "gated-pinned",
+    "admission-blocked",
+    "admission-hot",
+    "admission-keys",
+    "admission-processes",
+    "admission-queues",
+    "admission-pinned",
 ];
 
 /// Other executors, the fast ones first; then those with jobs of groups.
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn time_is_short_for_development_only() {
         assert!(!core(&["degradation"]).unwrap().short);
-        let args = core(&["degradation", "--short", "--only", "gated-pinned"]).unwrap();
+        let args = core(&["degradation", "--short", "--only", "admission-pinned"]).unwrap();
         assert!(args.short && !args.quick);
         assert_eq!((args.held(600).as_secs(), args.count(9, 1)), (20, 9));
     }

@@ -130,7 +130,7 @@ pub(crate) async fn left(client: &Client, schema: &Schema) -> Result<i64> {
 }
 
 /// The same for jobs of a queue, in all states.
-pub(crate) async fn gated_left(client: &Client, schema: &Schema, queue: &str) -> Result<i64> {
+pub(crate) async fn left_in_queue(client: &Client, schema: &Schema, queue: &str) -> Result<i64> {
     let sql = format!("select count(*) from {}.jobs where queue = $1", schema.name);
     Ok(client.query_one(&sql, &[&queue]).await?.get(0))
 }

@@ -631,7 +631,7 @@ declare
     first timestamptz;
     started bigint;
     free bigint;
-    gated bigint;
+    granted bigint;
     here constant bigint := allowance.node;
     this constant integer := allowance.claim;
     best bigint := allowance.most;
@@ -692,12 +692,12 @@ begin
             if free > 0 and exists (select from {schema}.job j where j.blocked_on = asked.key and j.lock_owner is null) then
                 -- Jobs are blocked on this key (they have a group, or another limit), and only an admission pass sees them: half of what is free is
                 -- for them, and chance decides about an odd one. A claim that takes none leaves them all.
-                gated := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;
-                missed := missed or gated = 0;
-                free := free - gated;
-                if gated > 0 then
+                granted := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;
+                missed := missed or granted = 0;
+                free := free - granted;
+                if granted > 0 then
                     insert into {schema}.unblock (key, n)
-                    select asked.key, gated
+                    select asked.key, granted
                     where not exists (select from {schema}.unblock o where o.key = asked.key and o.unblock_at <= clock_timestamp());
                     opens := true;
                 end if;

@@ -43,7 +43,7 @@ pub enum RowState {
         /// The number of the claim.
         claim: u8,
         /// It was claimed while blocked on its key, under the node's lease. Otherwise it was admitted before.
-        gated: bool,
+        in_group_run: bool,
     },
 }
 
@@ -101,7 +101,7 @@ pub struct Held {
     /// The job.
     pub job: u8,
     /// It was claimed while blocked on its key, so it is part of a group run.
-    pub gated: bool,
+    pub in_group_run: bool,
     /// Its stage.
     pub stage: Stage,
 }
@@ -212,7 +212,7 @@ impl Process {
 
     /// Whether no job of the group run waits or runs any more.
     fn line_is_over(&self) -> bool {
-        self.held().all(|held| !held.gated || held.stage == Stage::Ended)
+        self.held().all(|held| !held.in_group_run || held.stage == Stage::Ended)
     }
 }
 
@@ -334,10 +334,11 @@ impl Subject for Leases {
             _ => None,
         };
         let leased = |node: u8| lease.is_some_and(|(of, _)| of == node);
-        let line = |process: &Process| leased(process.node) && process.held().filter(|held| held.gated).count() > 1;
+        let line =
+            |process: &Process| leased(process.node) && process.held().filter(|held| held.in_group_run).count() > 1;
         let lost_lines = || {
             state.rows.iter().flatten().filter_map(|row| match row.place {
-                RowState::Owned { node, gated: true, .. } if state.is_dead(node) => Some(node),
+                RowState::Owned { node, in_group_run: true, .. } if state.is_dead(node) => Some(node),
                 _ => None,
             })
         };
@@ -347,7 +348,7 @@ impl Subject for Leases {
             state.processes.iter().any(line),
             lost_lines().any(leased),
             lost_lines().any(|node| !leased(node) && state.permit != PermitHolder::Nobody),
-            state.running().any(|of| of.1.gated && leased(of.0) && cancelled(of)),
+            state.running().any(|of| of.1.in_group_run && leased(of.0) && cancelled(of)),
             lease.is_some_and(|(node, number)| state.is_lived(node) && !knows(number)),
             state.running().any(|of| cancelled(of) && state.rows[index(of.1.job)].is_some()),
             state.late.is_some_and(|late| state.is_dead(late.node)),

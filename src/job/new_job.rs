@@ -236,6 +236,10 @@ pub struct Submission {
 }
 
 /// A value that can be sent: a [`NewJob`], or a command (`S` is the store its handler runs on).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be sent as a job",
+    note = "send a `NewJob`, for example `NewJob::json(kind, &payload)`, or a command: a type that implements `Command<{S}>`"
+)]
 pub trait IntoJob<S> {
     /// Converts it to a job message, not yet checked.
     fn into_job(self) -> NewJob;

@@ -27,8 +27,8 @@ impl JobWaiters {
         }
         let waiters_by_job = self.lock();
         for id in ids {
-            if let Some((bell, _)) = waiters_by_job.get(&id) {
-                bell.notify_waiters();
+            if let Some((signal, _)) = waiters_by_job.get(&id) {
+                signal.notify_waiters();
             }
         }
     }
@@ -37,9 +37,9 @@ impl JobWaiters {
     pub(super) fn wait(self: &Arc<Self>, id: JobId) -> Waiter {
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let mut waiters_by_job = self.lock();
-        let (bell, waiters) = waiters_by_job.entry(id).or_default();
+        let (signal, waiters) = waiters_by_job.entry(id).or_default();
         *waiters += 1;
-        Waiter { waiters_by_job: Arc::clone(self), id, bell: Arc::clone(bell) }
+        Waiter { waiters_by_job: Arc::clone(self), id, signal: Arc::clone(signal) }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<JobId, (Arc<Notify>, usize)>> {
@@ -52,7 +52,7 @@ pub(super) struct Waiter {
     waiters_by_job: Arc<JobWaiters>,
     id: JobId,
     /// Notified when the job has ended in this process.
-    pub(super) bell: Arc<Notify>,
+    pub(super) signal: Arc<Notify>,
 }
 
 impl Drop for Waiter {
@@ -72,12 +72,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_bell_rings_for_its_job_alone_and_is_gone_with_the_last_who_waits() {
+    async fn a_waiter_hears_of_its_job_alone_and_is_removed_with_the_last_one() {
         let waiters_by_job = Arc::new(JobWaiters::default());
         let (mine, other) = (JobId::new(), JobId::new());
         waiters_by_job.notify([mine]);
         let (first, second) = (waiters_by_job.wait(mine), waiters_by_job.wait(mine));
-        let (mut one, mut two) = (Box::pin(first.bell.notified()), Box::pin(second.bell.notified()));
+        let (mut one, mut two) = (Box::pin(first.signal.notified()), Box::pin(second.signal.notified()));
         assert!(!one.as_mut().enable() && !two.as_mut().enable(), "what rang before is over");
         waiters_by_job.notify([other]);
         assert!(!one.as_mut().enable());

@@ -59,15 +59,15 @@ impl<S: Store> MessageServices<S> {
         let mut pause = FIRST_PAUSE;
         let waiter = self.shared.wakeup.job_waiters.wait(id);
         loop {
-            let mut rung = pin!(waiter.bell.notified());
+            let mut signalled = pin!(waiter.signal.notified());
             // Listens before it checks, so that an end in between is not missed.
-            rung.as_mut().enable();
+            signalled.as_mut().enable();
             match self.find_result(id).await? {
                 Awaited::Pending if Instant::now() < deadline => {}
                 ended => return Ok(ended),
             }
             tokio::select! {
-                () = rung => {}
+                () = signalled => {}
                 () = tokio::time::sleep_until((Instant::now() + pause).min(deadline)) => {
                     pause = (pause * 3 / 2).min(LONGEST_PAUSE);
                 }

@@ -51,6 +51,10 @@ use crate::store::{Inserted, OwnedInsert, Preclaim, Store, TransactionRef, UnitO
 /// One service lives for one unit of work. The first `send` creates it, so it may keep state from there to the commit. It is dropped with
 /// the unit of work. If [`committed`](Self::committed) was not called before that, no commit is known.
 #[async_trait]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a message service for the store `{S}`",
+    note = "implement `MessageService<{S}>`: `inner` and `inner_mut` are enough for a service that changes nothing"
+)]
 pub trait MessageService<S: Store>: Send {
     /// Returns the service that this one wraps. `None` only for a service that implements all other methods itself.
     fn inner(&self) -> Option<&dyn MessageService<S>> {

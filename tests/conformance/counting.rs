@@ -266,7 +266,7 @@ pub(crate) async fn a_rate_counts_what_starts<const POOLED: bool>(db: &Pg<POOLED
 }
 
 /// Jobs of groups that wait for the same limit get a share of it.
-pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn others_are_blocked<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     of_kind(&store, 1).await;

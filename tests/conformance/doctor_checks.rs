@@ -9,7 +9,7 @@ use crate::support::SqlDb;
 use crate::support::jobs::{job, jobs};
 
 /// A rule that was deleted by hand leaves jobs blocked on its key, and nothing will unblock it.
-pub(crate) async fn a_gate_without_a_rule_is_a_fault<T: SqlDb>(db: &T) {
+pub(crate) async fn jobs_blocked_without_a_rule_are_a_fault<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for (scope, name, blocked_on) in [
         (Scope::Queue, "default", "q:default"),
@@ -42,7 +42,7 @@ pub(crate) async fn a_gate_without_a_rule_is_a_fault<T: SqlDb>(db: &T) {
 }
 
 /// A limit is not reached, and nothing is due to unblock its key.
-pub(crate) async fn a_gate_that_was_not_opened_is_a_fault<T: SqlDb>(db: &T) {
+pub(crate) async fn a_key_that_was_not_unblocked_is_a_fault<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.put_rule(&Rule::new(Scope::Tenant, "*").running(1)).await.unwrap();
@@ -70,7 +70,7 @@ pub(crate) async fn a_rate_is_no_fault<T: SqlDb>(db: &T) {
     assert_eq!(store.overdue_unblocks().await.unwrap().unblocks, 0, "it opens in an hour");
 }
 
-pub(crate) async fn openings_that_nobody_looked_at_are_told<T: SqlDb>(db: &T) {
+pub(crate) async fn overdue_unblocks_are_reported<T: SqlDb>(db: &T) {
     let store = db.jobs();
     assert_eq!(store.overdue_unblocks().await.unwrap().unblocks, 0);
     store.send(job().exclusive("g")).await;

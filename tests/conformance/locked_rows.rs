@@ -335,7 +335,7 @@ pub(crate) async fn a_silent_transaction_keeps_no_node_from_retiring<const POOLE
 }
 
 /// An admission pass is about to block a job on a key while a rule unblocks it: they take turns, or the job would wait forever.
-pub(crate) async fn a_rule_waits_for_a_round_under_way<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_rule_waits_for_a_pass_under_way<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     store.put_rule(&Rule::new(Scope::Kind, "kind").paused(true)).await.unwrap();
     let id = store.send(job()).await;

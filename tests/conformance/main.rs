@@ -460,10 +460,10 @@ conformance! {
             what_lies_ahead_is_told
         }
         doctor_checks {
-            a_gate_without_a_rule_is_a_fault
-            a_gate_that_was_not_opened_is_a_fault
+            jobs_blocked_without_a_rule_are_a_fault
+            a_key_that_was_not_unblocked_is_a_fault
             a_rate_is_no_fault
-            openings_that_nobody_looked_at_are_told
+            overdue_unblocks_are_reported
             many_unblocks_of_few_keys_do_not_end_admission
         }
         large_batches {
@@ -638,7 +638,7 @@ conformance! {
             other_rules_count_what_runs
             what_the_dead_ran_counts_until_it_is_released
             a_rate_counts_what_starts
-            others_wait_at_the_gate
+            others_are_blocked
             what_is_left_is_theirs
             nobody_keeps_all
             rules_that_come_and_go
@@ -690,7 +690,7 @@ conformance! {
             schedulers_pass_over_them
             an_evicted_node_is_not_waited_for
             a_silent_transaction_keeps_no_node_from_retiring
-            a_rule_waits_for_a_round_under_way
+            a_rule_waits_for_a_pass_under_way
         }
         old_snapshots {
             an_id_sent_past_a_move_keeps_nobody_from_recovery

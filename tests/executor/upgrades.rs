@@ -23,17 +23,25 @@ const A_COLUMN: Migration = Migration {
     ),
 };
 
+/// How many jobs the table has, besides those whose rows are filled in: few, or as many as `JOBWRIGHT_MIGRATE_ROWS` says. With ten million,
+/// the test takes some minutes and two gigabytes.
+fn rows() -> u64 {
+    std::env::var("JOBWRIGHT_MIGRATE_ROWS").map_or(10_000, |rows| rows.parse().expect("a number of rows"))
+}
+
 /// A change of the table of jobs has to wait for everybody who reads it, and whoever comes later waits behind it. So it waits for a moment
 /// only, lets the others pass, and tries again. Rows are filled in while the service goes on: this build knows nothing of the column, and its
 /// prepared statements stay good.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_waits_for_a_long_reader_and_stops_nobody() {
     let Some(db) = Pg::<false>::with_ledger().await.map(Arc::new) else { return };
-    db.raw(
-        "insert into {schema}.job (id, kind, queue, rank, max_attempts, payload)
-         select gen_random_uuid(), 'kind', 'elsewhere', 0, 3, '1' from generate_series(1, 10000)",
-    )
-    .await;
+    for (queue, rows) in [("elsewhere", 10_000), ("large", rows())] {
+        db.raw(&format!(
+            "insert into {{schema}}.job (id, kind, queue, rank, max_attempts, payload)
+             select gen_random_uuid(), 'kind', '{queue}', 0, 3, '1' from generate_series(1, {rows})"
+        ))
+        .await;
+    }
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone())
         .config(lease(10))
@@ -77,6 +85,7 @@ async fn a_change_waits_for_a_long_reader_and_stops_nobody() {
     let left = "select count(*) from job where queue = 'elsewhere' and extra is null";
     assert_eq!(client.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
     // A send waits for one try at most: half a second, and what a busy machine adds. Without a limit it would have waited for the reader.
+    eprintln!("{} jobs in the table, {sent} sent meanwhile; the slowest send took {slowest:?}", rows());
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     eventually(PATIENCE, async || executor.stats().done == sent).await;
     let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();

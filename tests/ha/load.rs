@@ -149,7 +149,7 @@ impl Load {
     }
 
     /// Sends a job that waits at its gates, and waits until its commit is certain.
-    pub(crate) async fn send_gated(&self, queue: &str) -> JobId {
+    pub(crate) async fn send_limited(&self, queue: &str) -> JobId {
         let id = JobId::new();
         let job = NewJob::json("gated", &()).queue(queue).id(id).max_attempts(1000);
         let begun = Instant::now();

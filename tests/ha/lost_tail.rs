@@ -24,11 +24,11 @@ async fn lost_tail() {
     load.goes_on_for(some() / 2).await;
 
     // Each takes the only slot that an executor has for this queue, and the others wait behind them.
-    let early = [load.send_gated("narrow").await, load.send_gated("narrow").await];
+    let early = [load.send_limited("narrow").await, load.send_limited("narrow").await];
     for id in early {
         load.gates.begun(id, 1).await;
     }
-    let late = [load.send_gated("narrow").await, load.send_gated("narrow").await];
+    let late = [load.send_limited("narrow").await, load.send_limited("narrow").await];
     a.caught_up().await;
     let standby = b.client().await;
     for id in early {

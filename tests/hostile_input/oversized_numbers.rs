@@ -91,7 +91,7 @@ async fn a_bomb_is_not_handed_out_and_keeps_nothing_back() {
 
 impl Range {
     /// Makes dead-lettering fail from now on.
-    async fn without_burials(&self) {
+    async fn without_dead_letters(&self) {
         self.db
             .raw(
                 "create function {schema}.no() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
@@ -111,7 +111,7 @@ impl Range {
 #[tokio::test]
 async fn a_bomb_that_cannot_be_buried_is_set_aside() {
     let range = Range::laid().await;
-    range.without_burials().await;
+    range.without_dead_letters().await;
     let node = range.jobs.node().await;
     assert_eq!(range.jobs.take(node, 10).await.len(), 4);
     range.park_unreadable().await;
@@ -122,7 +122,7 @@ async fn a_bomb_that_cannot_be_buried_is_set_aside() {
 #[tokio::test]
 async fn a_delivered_bomb_that_cannot_be_buried_is_set_aside() {
     let range = Range::laid().await;
-    range.without_burials().await;
+    range.without_dead_letters().await;
     let node = range.jobs.node().await;
     let deliveries: Vec<Fence> = range.sent.iter().map(|id| Fence::new(*id, 0)).collect();
     let claim = async || range.jobs.claim_delivered(node, claim_number(), &deliveries, None).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_delivered_bomb_that_cannot_be_buried_is_set_aside() {
 #[tokio::test]
 async fn a_bomb_that_is_set_aside_holds_nothing() {
     let range = Range::laid().await;
-    range.without_burials().await;
+    range.without_dead_letters().await;
     let node = range.jobs.node().await;
     range.jobs.cancel(&JobFilter::ids([range.sent[0]]), false).await.unwrap();
     range.jobs.put_rule(&Rule::new(Scope::Queue, "default").running(1)).await.unwrap();

@@ -11,7 +11,7 @@ use jobwright::{ClaimNumber, Fence, Job, JobId, MessageServices, NewJob, NodeId,
 use super::Values;
 use crate::Result;
 use crate::cases::emptied;
-use crate::load::{BATCH, KIND, Make, QUEUE, SEND_BATCH, gated_left, grouped, job, plain, raw_payload, send};
+use crate::load::{BATCH, KIND, Make, QUEUE, SEND_BATCH, grouped, job, left_in_queue, plain, raw_payload, send};
 use crate::server::Counted;
 use crate::setup::Bench;
 
@@ -87,7 +87,7 @@ async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
     if ended != JOBS {
         return Err(format!("{ended} of {JOBS} jobs were drained").into());
     }
-    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
+    emptied(left_in_queue(bench.server.client(), &schema, QUEUE).await?)?;
     drop(services);
     bench.drop(schema).await?;
     let each = |names: [&'static str; 3], counted: Counted| {

@@ -4,10 +4,10 @@
 //! It is a test of this program, so that it is built once with all others, and ignored by default, because it needs a server without other work.
 //! `cargo xtask counts` starts that and runs it.
 
+mod admission;
 mod allocations;
 mod baseline;
 mod claims;
-mod gated;
 mod sends;
 
 use crate::Result;
@@ -41,7 +41,7 @@ async fn count(bench: &Bench<'_>) -> Result<Values> {
     }
     let mut values = sends::run(bench).await?;
     values.extend(claims::run(bench).await?);
-    values.extend(gated::run(bench).await?);
+    values.extend(admission::run(bench).await?);
     values.extend(allocations::run(bench).await?);
     Ok(values)
 }

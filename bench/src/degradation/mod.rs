@@ -1,7 +1,7 @@
 //! The share of the rate that is left when the work grows, or something blocks it: drains, each beside one without the difficulty in the same run.
 
+mod admission;
 mod drain;
-mod gated;
 mod network;
 mod pinned;
 mod place;
@@ -45,12 +45,12 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             "network" => network::run(bench, report).await?,
             "processes" => processes::run(bench, report).await?,
             "pinned" => pinned::run(bench, report).await?,
-            "gated-blocked" => gated::blocked(bench, report).await?,
-            "gated-hot" => gated::hot(bench, report).await?,
-            "gated-keys" => gated::keys(bench, report).await?,
-            "gated-processes" => processes::gated(bench, report).await?,
-            "gated-queues" => queues::run(bench, report).await?,
-            "gated-pinned" => ratios::run(bench, report).await?,
+            "admission-blocked" => admission::blocked(bench, report).await?,
+            "admission-hot" => admission::hot(bench, report).await?,
+            "admission-keys" => admission::keys(bench, report).await?,
+            "admission-processes" => processes::groups(bench, report).await?,
+            "admission-queues" => queues::run(bench, report).await?,
+            "admission-pinned" => ratios::run(bench, report).await?,
             other => return Err(format!("the case {other:?} has no measurement").into()),
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::Result;
 use crate::cases::{PATIENCE, emptied, per_second};
-use crate::load::{BATCH, KIND, QUEUE, fill, gated_left, grouped, job, left, raw_payload, send};
+use crate::load::{BATCH, KIND, QUEUE, fill, grouped, job, left, left_in_queue, raw_payload, send};
 use crate::report::{Line, Report, Required, Unit};
 use crate::server::memory_of;
 use crate::setup::Bench;
@@ -40,7 +40,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// The same with jobs of 1,000 groups.
-pub(super) async fn gated(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
+pub(super) async fn groups(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let jobs = bench.args.count(100_000, 5_000);
     let rates = rates(bench, jobs, Work::Grouped).await?;
     lines(bench, report, "jobs of 1,000 groups", jobs, &rates, 0.9);
@@ -109,7 +109,7 @@ async fn drain(bench: &Bench<'_>, jobs: usize, count: usize, work: Work) -> Resu
             return Err(format!("{count} workers did not finish {jobs} jobs: {done:?}").into());
         }
     }
-    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
+    emptied(left_in_queue(bench.server.client(), &schema, QUEUE).await?)?;
     let rate = per_second(jobs, start.elapsed());
     for worker in workers {
         worker.stop().await?;

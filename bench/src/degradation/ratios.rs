@@ -39,7 +39,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let mut pinned = Vec::new();
     while start.elapsed() < time || pinned.len() < bench.args.runs {
         let round = round(bench, &place).await?;
-        report.raw(json!({ "case": "gated-pinned", "seconds": start.elapsed().as_secs(), "rates": round }));
+        report.raw(json!({ "case": "admission-pinned", "seconds": start.elapsed().as_secs(), "rates": round }));
         pinned.push(round);
     }
     holder.batch_execute("rollback").await?;

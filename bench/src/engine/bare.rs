@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::drain::{Rates, settled};
 use crate::Result;
 use crate::cases::{emptied, per_second};
-use crate::limits::gated::{Limit, clients};
+use crate::limits::admission::{Limit, clients};
 use crate::load::left;
 use crate::setup::Bench;
 

@@ -7,7 +7,7 @@ use jobwright::{Keep, NewJob, Unique};
 
 use crate::Result;
 use crate::args::Args;
-use crate::limits::gated::Limit;
+use crate::limits::admission::Limit;
 use crate::load::{BATCH, GROUPS, KIND, Make, QUEUE, grouped};
 use crate::report::Required;
 

@@ -7,7 +7,7 @@ use jobwright::{CommandExecutor, HistoryConfig, Job, Keep, MessageServices, Outc
 use super::case::Case;
 use crate::Result;
 use crate::cases::{emptied, per_second, wait_done};
-use crate::load::{BATCH, KIND, QUEUE, gated_left, job, raw_payload, send};
+use crate::load::{BATCH, KIND, QUEUE, job, left_in_queue, raw_payload, send};
 use crate::setup::{Bench, Schema};
 
 /// A queue without executors.
@@ -29,7 +29,7 @@ pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<Rates> {
     let start = Instant::now();
     let executor = started(services, &schema, case.writes).await?;
     wait_done(&executor, case.jobs).await?;
-    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
+    emptied(left_in_queue(bench.server.client(), &schema, QUEUE).await?)?;
     let elapsed = start.elapsed();
     executor.shutdown(Duration::from_secs(5)).await?;
     proved(bench, &schema, case).await?;
@@ -73,7 +73,7 @@ async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<f64> 
     let rate = per_second(case.jobs, start.elapsed());
     drop(services);
     settled(bench, schema).await?;
-    let found = gated_left(client, schema, QUEUE).await?;
+    let found = left_in_queue(client, schema, QUEUE).await?;
     if found == case.jobs as i64 {
         Ok(rate)
     } else {
@@ -91,7 +91,7 @@ pub(super) async fn settled(bench: &Bench<'_>, schema: &Schema) -> Result<()> {
 
 /// Checks that the conditions of the case held all the time, and that it left what it should.
 async fn proved(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<()> {
-    let beside = gated_left(bench.server.client(), schema, ELSEWHERE).await?;
+    let beside = left_in_queue(bench.server.client(), schema, ELSEWHERE).await?;
     if beside != case.blocked as i64 {
         return Err(format!("{beside} jobs are blocked beside the drain instead of {}", case.blocked).into());
     }

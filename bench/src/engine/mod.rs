@@ -10,7 +10,7 @@ use case::Case;
 use drain::Rates;
 
 use crate::Result;
-use crate::limits::gated::Limit;
+use crate::limits::admission::Limit;
 use crate::report::{Line, Report, Required, Unit};
 use crate::setup::Bench;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::drain::settled;
 use crate::Result;
 use crate::cases::{emptied, wait_done};
-use crate::load::{BATCH, KIND, QUEUE, gated_left, job, raw_payload, send};
+use crate::load::{BATCH, KIND, QUEUE, job, left_in_queue, raw_payload, send};
 use crate::report::{Line, Report, Required, Unit};
 use crate::setup::Bench;
 
@@ -62,7 +62,7 @@ async fn starts(bench: &Bench<'_>, jobs: usize) -> Result<Vec<i64>> {
         .await?;
     wait_done(&executor, jobs).await?;
     let elapsed = started.elapsed();
-    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
+    emptied(left_in_queue(bench.server.client(), &schema, QUEUE).await?)?;
     executor.shutdown(Duration::from_secs(5)).await?;
     let sql = format!(
         "select (extract(epoch from started_at) * 1000000)::int8 from {}.history where outcome = 'done' order by started_at",

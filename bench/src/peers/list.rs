@@ -50,8 +50,8 @@ impl Peer {
 /// In the order of the cases.
 pub(super) fn all() -> Vec<Peer> {
     let plain = plain();
-    let gated = gated(&plain);
-    plain.into_iter().chain(gated).collect()
+    let grouped = grouped(&plain);
+    plain.into_iter().chain(grouped).collect()
 }
 
 /// The base of several others.
@@ -164,7 +164,7 @@ fn plain() -> Vec<Peer> {
 }
 
 /// Returns cases with jobs of 1,000 groups, by the peer's own means. Each of its methods is a separate case, so that its best one is included.
-fn gated(plain: &[Peer]) -> Vec<Peer> {
+fn grouped(plain: &[Peer]) -> Vec<Peer> {
     let like = |case: &str| plain.iter().find(|peer| peer.case == case).cloned();
     let (Some(graphile), Some(boss), Some(awa)) = (like("graphile-npm"), like("pg-boss"), like("awa")) else {
         return Vec::new();

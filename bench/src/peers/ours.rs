@@ -7,7 +7,7 @@ use jobwright::{CommandExecutor, HistoryConfig, Job, Keep, Outcome};
 use super::{Counts, Turn};
 use crate::Result;
 use crate::cases::{emptied, latency, per_second, send, wait_done};
-use crate::load::{self, BATCH, KIND, QUEUE, gated_left, job, raw_payload};
+use crate::load::{self, BATCH, KIND, QUEUE, job, left_in_queue, raw_payload};
 use crate::server::Usage;
 use crate::setup::{Bench, Schema};
 
@@ -59,7 +59,7 @@ pub(super) async fn drain(bench: &Bench<'_>, counts: Counts, keep: Keep) -> Resu
         .start()
         .await?;
     wait_done(&executor, jobs).await?;
-    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
+    emptied(left_in_queue(bench.server.client(), &schema, QUEUE).await?)?;
     let rate = per_second(jobs, start.elapsed());
     let usage = before.until(bench.server.snapshot().await?);
     executor.shutdown(Duration::from_secs(5)).await?;

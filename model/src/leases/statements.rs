@@ -40,8 +40,8 @@ impl State {
     }
 
     /// Claims a row.
-    pub(super) fn own(&mut self, job: u8, row: Row, node: u8, claim: u8, gated: bool) {
-        let place = RowState::Owned { node, claim, gated };
+    pub(super) fn own(&mut self, job: u8, row: Row, node: u8, claim: u8, in_group_run: bool) {
+        let place = RowState::Owned { node, claim, in_group_run };
         self.rows[index(job)] = Some(Row { place, attempt: row.attempt + 1, ..row });
     }
 }
@@ -123,7 +123,7 @@ impl Leases {
     /// Removes a row that is done. The calling statement decides about the permit.
     fn remove(&self, next: &mut State, job: u8, row: Row) {
         next.rows[index(job)] = None;
-        let RowState::Owned { node, gated: true, .. } = row.place else { return };
+        let RowState::Owned { node, in_group_run: true, .. } = row.place else { return };
         if !self.rules.leases_outlive_rows && matches!(next.permit, PermitHolder::Lease { node: of, .. } if of == node)
         {
             next.free();
@@ -137,8 +137,8 @@ impl Leases {
 
     /// Returns an owned row to where it was claimed.
     fn put_back(&self, next: &mut State, job: u8, row: Row, looked_for: bool) {
-        let gated = matches!(row.place, RowState::Owned { gated: true, .. });
-        let waits = gated && self.rules.group_runs_go_back_to_their_key;
+        let in_group_run = matches!(row.place, RowState::Owned { in_group_run: true, .. });
+        let waits = in_group_run && self.rules.group_runs_go_back_to_their_key;
         let place = if waits { RowState::Blocked } else { RowState::Admitted };
         next.open |= waits && looked_for;
         next.rows[index(job)] = Some(Row { place, ..row });

@@ -8,9 +8,9 @@ use crate::vocabulary::{Rules, index};
 
 impl Process {
     /// Adds a job. The claimer has checked that there is a free place.
-    fn take(&mut self, job: u8, claim: u8, gated: bool) {
+    fn take(&mut self, job: u8, claim: u8, in_group_run: bool) {
         if let Some(free) = self.hand.iter_mut().find(|held| held.is_none()) {
-            *free = Some(Held { claim, job, gated, stage: Stage::Waits });
+            *free = Some(Held { claim, job, in_group_run, stage: Stage::Waits });
         }
     }
 
@@ -141,11 +141,11 @@ impl Leases {
     fn cancel(&self, next: &mut State, job: u8) -> Option<()> {
         let row = next.rows[index(job)].take()?;
         match row.place {
-            RowState::Owned { node, claim, gated: false } if next.permit == PermitHolder::Job(job) => {
+            RowState::Owned { node, claim, in_group_run: false } if next.permit == PermitHolder::Job(job) => {
                 next.permit = PermitHolder::Left { node, claim };
             }
             // The lease stays: its handler may run, and so may others of the group run.
-            RowState::Owned { node, gated: true, .. } => {
+            RowState::Owned { node, in_group_run: true, .. } => {
                 let leased = matches!(next.permit, PermitHolder::Lease { node: of, .. } if of == node);
                 if leased && !self.rules.leases_outlive_cancellations {
                     next.free();
@@ -160,11 +160,10 @@ impl Leases {
     fn free_dead(&self, next: &mut State) {
         let dead = next.dead;
         // A row that can't be released yet is locked by its own handler's commit, which may be in flight.
-        let line_is_left = next
-            .rows
-            .iter()
-            .flatten()
-            .any(|row| matches!(row.place, RowState::Owned { node, gated: true, .. } if dead >> node & 1 == 1));
+        let line_is_left =
+            next.rows.iter().flatten().any(
+                |row| matches!(row.place, RowState::Owned { node, in_group_run: true, .. } if dead >> node & 1 == 1),
+            );
         if line_is_left
             && self.rules.leases_outlive_dead_group_runs
             && matches!(next.permit, PermitHolder::Lease { .. })
@@ -198,9 +197,9 @@ impl Leases {
                 next.faults.lost += u8::from(!answered);
             }
             Action::Start { .. } => {
-                let line_waits = at.held().any(|held| held.gated && held.stage == Stage::Runs)
+                let line_waits = at.held().any(|held| held.in_group_run && held.stage == Stage::Runs)
                     || (at.doubts && self.rules.group_runs_wait_for_commits);
-                let may = |held: &&mut Held| held.stage == Stage::Waits && !(held.gated && line_waits);
+                let may = |held: &&mut Held| held.stage == Stage::Waits && !(held.in_group_run && line_waits);
                 at.hand.iter_mut().flatten().find(may)?.stage = Stage::Runs;
             }
             Action::Succeed { .. } => {

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::job_columns::Content;
+use super::job_columns::JobContent;
 use super::rows;
 use super::statements::{Statement, Statements};
 use super::types::{JsonParam, keyed};
@@ -19,7 +19,7 @@ use crate::store::{Inserted, OwnedInsert, Preclaim};
 /// Messages as one array per column.
 #[derive(Default)]
 pub(super) struct MessageColumns<'a> {
-    content: Content<'a>,
+    content: JobContent<'a>,
     delays: Vec<Option<i64>>,
     ats: Vec<Option<Timestamp>>,
     given: Vec<bool>,

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_waits_for_those_who_count_and_not_for_each_tenant() {
+    fn a_pass_waits_for_claims_that_count_and_not_for_each_tenant() {
         let mut keys: Vec<String> =
             (0..10_000).flat_map(|n| [format!("t:{n}"), format!("s:q\u{1}{n}"), format!("g:{n}")]).collect();
         assert!(locks("s", &keys).is_empty());

@@ -25,7 +25,7 @@ const CONTENT: [(&str, &str); 9] = [
 
 /// The values of these columns for the messages of a flush: one array a column.
 #[derive(Default)]
-pub(super) struct Content<'m> {
+pub(super) struct JobContent<'m> {
     pub(super) ids: Vec<Uuid>,
     kinds: Vec<&'m str>,
     queues: Vec<&'m str>,
@@ -37,7 +37,7 @@ pub(super) struct Content<'m> {
     headers: Vec<Option<JsonParam<'m>>>,
 }
 
-impl<'m> Content<'m> {
+impl<'m> JobContent<'m> {
     pub(super) fn push(&mut self, message: &'m JobMessage, headers: Option<&'m str>) {
         self.ids.push(*message.id.as_uuid());
         self.kinds.push(&message.kind);

@@ -6,6 +6,8 @@
 //! select id from job where queue = :queue limit :limit
 //! ```
 
+use std::fmt::Write as _;
+
 use tokio_postgres::types::Type;
 
 /// Replaces the names by positions. Returns the text and the types, which save a round trip to ask the server for them.
@@ -21,7 +23,7 @@ pub(super) fn positional(sql: &str) -> (String, Vec<Type>) {
         let name = identifier(&from[colons..]);
         match parameters.iter().position(|(declared, _)| colons == 1 && *declared == name) {
             Some(position) => {
-                text.push_str(&format!("${}", position + 1));
+                let _ = write!(text, "${}", position + 1);
                 rest = &from[1 + name.len()..];
             }
             None => {

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_comes_after_what_was_set_aside() {
+    fn the_shared_cursor_comes_after_passed_over_rows() {
         let shared_cursor = |reserved_until| Some(SharedCursor { rank: 0, span: 10, reserved_until });
         let first = (i16::MIN, Some(i64::MIN), -1, END);
         assert_eq!(ranges(&[(0, 40)], shared_cursor(None)), [first, (0, None, i16::MAX, END)]);

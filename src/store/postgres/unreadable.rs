@@ -159,7 +159,7 @@ fn largest_taken(shared: &Shared) -> i64 {
 async fn dead_letter(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, why: &str) -> Result<bool> {
     let id = fence.id;
     let (ids, versions) = rows::fence_columns(&[fence]);
-    let tried = "bury a job that can't be read";
+    let tried = "dead-letter a job that can't be read";
     let error = match shared
         .engine(
             tried,
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_is_short_of_memory_buries_nothing() {
+    fn a_server_that_is_short_of_memory_dead_letters_nothing() {
         assert!(!is_of_a_row(&SqlState::OUT_OF_MEMORY));
         let of_a_row =
             [SqlState::PROGRAM_LIMIT_EXCEEDED, SqlState::DATA_CORRUPTED, SqlState::CHARACTER_NOT_IN_REPERTOIRE];

@@ -31,7 +31,7 @@ pub(super) struct Filter {
     clause: String,
     /// See [`id_list`].
     pub(super) ids: Option<String>,
-    filter: JobFilter,
+    asked: JobFilter,
 }
 
 impl Filter {
@@ -68,7 +68,7 @@ impl Filter {
         // A job that is alive matches no range of death times.
         let died = |state: &JobState| *state == JobState::Dead || !filter.dead.is_limited();
         let states = among.iter().copied().filter(wanted).filter(died).collect();
-        Self { states, clause, ids, filter: filter.clone() }
+        Self { states, clause, ids, asked: filter.clone() }
     }
 
     /// Returns the statement for one state.
@@ -79,7 +79,7 @@ impl Filter {
 
     /// Binds the filter's values that the statement uses.
     pub(super) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
-        let JobFilter { queue, kind, tenant, group, limit_key, error, created, dead, .. } = &self.filter;
+        let JobFilter { queue, kind, tenant, group, limit_key, error, created, dead, .. } = &self.asked;
         let micros = |moment: Option<Timestamp>| moment.map(Timestamp::as_microsecond);
         let values: [(&str, &dyn ToSql); 11] = [
             (":ids", &self.ids),

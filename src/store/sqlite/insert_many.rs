@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, ToSql};
 
 use super::error::Work;
-use super::job_columns::{CONTENT, Content};
+use super::job_columns::{CONTENT, JobContent};
 use super::new_row::NewRow;
 use super::statements;
 
@@ -34,7 +34,7 @@ pub(super) fn write<'a, 'm>(connection: &Connection, rows: &'a [NewRow<'m>]) -> 
             };
             for row in chunk {
                 let others: [&dyn ToSql; 4] = [&row.seq, &row.now, &row.visible_at(), &row.options()];
-                Content::new(row.message)?.values().into_iter().chain(others).try_for_each(&mut bind)?;
+                JobContent::new(row.message)?.values().into_iter().chain(others).try_for_each(&mut bind)?;
             }
             written += statement.raw_execute()? as u64;
         }

@@ -15,7 +15,7 @@ pub(super) const CONTENT: [&str; 9] =
     ["id", "kind", "queue", "rank", "max_attempts", "payload", "body", "content_type", "headers"];
 
 /// The values of these columns for one message. Statements name them as the columns (`{content_values}`).
-pub(super) struct Content<'m> {
+pub(super) struct JobContent<'m> {
     id: &'m [u8; 16],
     rank: i32,
     payload: Option<&'m str>,
@@ -25,7 +25,7 @@ pub(super) struct Content<'m> {
     message: &'m JobMessage,
 }
 
-impl<'m> Content<'m> {
+impl<'m> JobContent<'m> {
     pub(super) fn new(message: &'m JobMessage) -> Result<Self> {
         let (payload, body, content_type) = rows::content(&message.payload);
         Ok(Self {

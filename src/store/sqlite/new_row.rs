@@ -3,7 +3,7 @@
 use rusqlite::{Connection, named_params};
 
 use super::error::Work;
-use super::job_columns::Content;
+use super::job_columns::JobContent;
 use super::rows::{Micros, micros, timestamp};
 use super::statements::{Statement, statement};
 use super::unique::id_exists;
@@ -57,7 +57,7 @@ impl NewRow<'_> {
     pub(super) fn write_job(&self, connection: &Connection, owned: &mut Vec<OwnedInsert>) -> Work<bool> {
         let (node, claim) = self.owner.unzip();
         let mut statement = connection.prepare_cached(&INSERT_JOB)?;
-        let written = Content::new(self.message)?.execute(
+        let written = JobContent::new(self.message)?.execute(
             &mut statement,
             named_params! {
                 ":seq": self.seq,
@@ -85,7 +85,7 @@ impl NewRow<'_> {
     pub(super) fn write_blocked(&self, connection: &Connection) -> Work<bool> {
         let blocked_on = self.message.options.group.as_deref().map(group_key);
         let mut statement = connection.prepare_cached(&INSERT_BLOCKED)?;
-        let written = Content::new(self.message)?.execute(
+        let written = JobContent::new(self.message)?.execute(
             &mut statement,
             named_params! {
                 ":seq": self.seq, ":now": self.now, ":options": self.options(), ":blocked_on": blocked_on,
@@ -99,7 +99,7 @@ impl NewRow<'_> {
 
     pub(super) fn write_timer(&self, connection: &Connection, due_at: Micros) -> Work<bool> {
         let mut statement = connection.prepare_cached(&INSERT_TIMER)?;
-        let written = Content::new(self.message)?.execute(
+        let written = JobContent::new(self.message)?.execute(
             &mut statement,
             named_params! { ":seq": self.seq, ":now": self.now, ":due_at": due_at, ":options": self.options() },
         )?;

@@ -44,7 +44,7 @@ impl Unreadable {
         Ok(Self { seq, why })
     }
 
-    /// Makes the row a dead letter: `bury` moves it, with this record of its errors.
+    /// Makes the row a dead letter: `dead_letter` moves it, with this record of its errors.
     pub(super) fn dead_letter(
         &self,
         connection: &Connection,

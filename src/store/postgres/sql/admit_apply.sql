@@ -2,10 +2,11 @@
 -- this statement, or came before it.
 -- No joins: the ids find the rows, and an id's position in the array gives its values (settle.sql says why). `coalesce` keeps the planner
 -- away from the indexes on blocked rows.
--- :blocked_ids, :waiting_ids: jobs that are admitted, blocked and waiting ones. :permit_job_ids, :permit_keys: a job and the key of a permit that it takes. :turned_ids to :turned_holds: a blocked job,
--- its key, its share, the group that it holds from now on. :parked_ids to :parked_shares: a waiting job that a rule covers, its key, its share. :rate_keys to :rate_parts_us: a
--- key, its starts under a rate, and the interval within which starts are counted together. :unblock_keys to :unblock_counts: unblocks, with their time (null =
--- now).
+-- Its arrays are the jobs that are admitted (:blocked_ids and :waiting_ids); jobs with the keys of the permits that they take
+-- (:permit_job_ids, :permit_keys); blocked jobs, each with its new key, its share and the group that it holds from now on (:turned_ids to
+-- :turned_holds); waiting jobs that a rule covers, each with its key and share (:parked_ids to :parked_shares); keys with their starts under
+-- a rate, and the interval within which starts are counted together (:rate_keys to :rate_parts_us); unblocks with their times, null for now
+-- (:unblock_keys to :unblock_counts).
 -- :blocked_ids::uuid[], :waiting_ids::uuid[], :permit_job_ids::uuid[], :permit_keys::text[], :turned_ids::uuid[],
 -- :turned_keys::text[], :turned_shares::text[], :turned_holds::text[], :parked_ids::uuid[], :parked_keys::text[],
 -- :parked_shares::text[], :rate_keys::text[], :rate_starts::int4[], :rate_parts_us::int8[], :unblock_keys::text[],

@@ -1,9 +1,9 @@
--- Takes unblocked keys, and reads the best jobs blocked on each: in each share as many as the key was unblocked for, at most :limit. Then reads
--- the first waiting rows of these queues that a rule covers, among the first :ahead (claims scan the same ones). If claims count limits
--- themselves (:counting), these are only rows under other rules.
+-- Takes unblocked keys, and reads the best jobs blocked on each: in each share as many as the key was unblocked for, at most :limit.
+-- Then reads the first waiting rows of these queues that a rule covers, among the first :ahead (claims scan the same ones). If claims
+-- count limits themselves (:counting), these are only rows under other rules.
 -- A key's shares are found by stepping through the index, once per share: there may be few shares and a million blocked jobs.
--- Of each key, all unblocks are taken that are among the first five times :max_keys, because a bulk insert writes one per flush. The answer says
--- whether there may be more, because nothing else will (in `seq` of a key's row).
+-- Of each key, all unblocks are taken that are among the first five times :max_keys, because a bulk insert writes one per flush. The
+-- answer says whether there may be more, because nothing else will (in `seq` of a key's row).
 -- :limit::int8, :queues::text[], :kinds::text[], :ahead::int8, :max_keys::int8, :counting::bool
 with noted as materialized (
     select ctid as tid, key from {schema}.unblock where unblock_at <= statement_timestamp() limit 5 * :max_keys::int8

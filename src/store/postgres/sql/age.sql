@@ -1,4 +1,5 @@
--- Raises long-waiting jobs of one queue (:queue), waiting or blocked on its key (:blocked_on), by one priority for every :aging_us microseconds of waiting.
+-- Raises long-waiting jobs of one queue (:queue), waiting or blocked on its key (:blocked_on), by one priority for every :aging_us
+-- microseconds of waiting.
 -- Only the oldest :limit of each priority are considered: they are next in line, and the rows after them move up when they are gone. The
 -- existing priorities are found by stepping through the index, so the cost does not depend on the number of waiting jobs.
 -- `aged` records how much was already added, up to the best priority. So the raise can be taken back if the clock turns out to have been

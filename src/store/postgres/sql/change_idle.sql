@@ -1,5 +1,5 @@
--- Changes jobs that neither wait nor run, in place. :to_rank: rank; :to_due, :to_delay_us: due date, as a timestamp or as microseconds from now; :to_queue: queue;
--- :to_attempts: attempts. A dead letter has no due date.
+-- Changes jobs that neither wait nor run, in place. The due date is a timestamp (:to_due) or microseconds from now (:to_delay_us). A dead
+-- letter has none.
 -- {filter_parameters}, :to_rank::int2, :to_due::timestamptz, :to_delay_us::int8, :to_queue::text, :to_attempts::int4
 with timers as (
     update {schema}.timer_job t

@@ -1,13 +1,12 @@
 -- Claims the best waiting rows of a queue under limits that the claim itself counts: of the queue, of the one kind that it asks for, or
 -- both.
 -- Like claim.sql (see there), but without the shared cursor, which would advance without knowing how many rows may be taken. `quota` waits
--- for other claims that count under the same keys, and then sees their counts (`allowance` in the schema). Rows are picked after that. Hidden rows
--- are claimed too, because their delivery could not start them.
+-- for other claims that count under the same keys, and then sees their counts (`allowance` in the schema). Rows are picked after that.
+-- Hidden rows are claimed too, because their delivery could not start them.
 -- Jobs that an admission pass admitted hold their permits, and are not counted. They come first, through an index of their own; the
--- condition on `blocked_on` rules out every other index. They are looked for only when some may be new (:admitted_too), because the index keeps all
--- rows that died as long as any snapshot is held.
--- :limit: the highest number of jobs; :locks to :running_counts: the locks, and for each key its name, scope, subject, and how many jobs the node runs under
--- it.
+-- condition on `blocked_on` rules out every other index. They are looked for only when some may be new (:admitted_too), because the
+-- index keeps all rows that died as long as any snapshot is held.
+-- It takes the locks, and for each key its name, scope, subject, and how many jobs the node runs under it (:locks to :running_counts).
 -- The last row of the answer says how many were allowed, after how long more will be, whether a key was unblocked, which limits must be
 -- counted afresh, whether there may be more jobs that could start once allowed, and whether jobs blocked on a key got nothing by chance.
 -- :node::int8, :queue::text, :after_ranks::int2[], :after_seqs::int8[], :last_ranks::int2[], :last_seqs::int8[], :kinds::text[],

@@ -1,9 +1,9 @@
 -- Removes finished jobs of groups (as complete_holding.sql does) and goes on with their groups: claims the next jobs of each, for a node
 -- that runs them one after the other and meanwhile holds the group by a lease. One commit does what an outcome, an admission pass and a
 -- claim would do in turn, for several jobs. The group is never free in between, and no admission pass is needed.
--- :keys to :after_seqs, for each group: its key; its present holder, a job that is removed here or a lease of this node; the lease; the queue; how
--- many jobs are wanted (0: none, and the group becomes free); and where the last ones of this run ended, so that rows that died since are
--- not scanned.
+-- It takes for each group (:keys to :after_seqs) its key; its present holder, a job that is removed here or a lease of this node; the lease;
+-- the queue; how many jobs are wanted (0: none, and the group becomes free); and where the last ones of this run ended, so that rows that
+-- died since are not scanned.
 -- The next jobs are the best ones blocked on the key, and no others: up to the first that is in another queue, of another kind, expired, or
 -- locked. If there are none, the group becomes free. It also does if any rule limits or pauses jobs, because only an admission pass can
 -- judge that, and if the node is dead, because `me` locks the node as a claim does.
@@ -12,7 +12,8 @@
 -- The permit is locked before anything is taken. The caller may have given up on this statement, and another process may just be releasing
 -- its lease.
 -- No join: each step is a lateral index lookup. A permit is found by its ctid when it gets its new holder. Nothing else moves it, because
--- its holder is a job that is removed here, or a lease of this node. The number of the claim (:claim) is the claimer's own, as in claim.sql.
+-- its holder is a job that is removed here, or a lease of this node. The number of the claim (:claim) is the claimer's own, as in
+-- claim.sql.
 -- :node::int8, :ids::uuid[], :versions::int8[], :locations::tid[], :kinds::text[], :claim::int4, :keys::text[], :holders::uuid[],
 -- :leases::uuid[], :queues::text[], :wanted::int4[], :after_ranks::int2[], :after_seqs::int8[]
 with me as materialized (

@@ -11,7 +11,8 @@ with done as materialized (
 ),
 replies as (
     insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
-    select (:reply_ids::uuid[])[n], kind, :reply_queue, 0, :max_attempts, (:payloads::text[])[n]::jsonb, (:bodies::bytea[])[n], (:content_types::text[])[n],
+    select (:reply_ids::uuid[])[n], kind, :reply_queue, 0, :max_attempts, (:payloads::text[])[n]::jsonb, (:bodies::bytea[])[n],
+           (:content_types::text[])[n],
            jsonb_strip_nulls(jsonb_build_object('replyTo', headers ->> 'replyTo', 'correlationId', headers ->> 'correlationId',
                                                 'jobId', id))
     from done

@@ -1,6 +1,6 @@
--- Like complete_holding.sql, for a batch with jobs that hold unique keys. Permits are released as there, if any job holds some (:holding). The
--- statement gives the keys back itself, and turns off the trigger that does it row by row, which took longer than everything else for such
--- a job.
+-- Like complete_holding.sql, for a batch with jobs that hold unique keys. Permits are released as there, if any job holds some
+-- (:holding). The statement gives the keys back itself, and turns off the trigger that does it row by row, which took longer than
+-- everything else for such a job.
 -- A key is looked up by its value, and is given back if it still belongs to that job. A key that was taken for a period stays until the
 -- period is over. If there is another row with the same id, the key belongs to that one. A key that a sender is just taking over is left to
 -- the sender: the end of a job waits for no sender.

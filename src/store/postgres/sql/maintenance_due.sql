@@ -1,6 +1,6 @@
--- Whether maintenance work is due, now or within :ahead_us microseconds: one index step per table. An idle node asks nothing else, apart from its
--- claims and its lease. The answer includes the time, which shows whether a clock was set back. `stop` is stable, so that it can be an
--- index condition.
+-- Whether maintenance work is due, now or within :ahead_us microseconds: one index step per table. An idle node asks nothing else, apart
+-- from its claims and its lease. The answer includes the time, which shows whether a clock was set back. `stop` is stable, so that it
+-- can be an index condition.
 -- :ahead_us::int8
 with moment as (
     select statement_timestamp() + :ahead_us * interval '1 microsecond' as stop,

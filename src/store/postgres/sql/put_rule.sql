@@ -1,5 +1,5 @@
--- Sets a rule, or removes one that sets nothing (:is_empty). Unblocks the keys that it concerns: its own, or, for the rule for all ('*'), every
--- key of its scope.
+-- Sets a rule, or removes one that sets nothing (:is_empty). Unblocks the keys that it concerns: its own, or, for the rule for all
+-- ('*'), every key of its scope.
 -- :scope::text, :name::text, :paused::bool, :running::int4, :rate::int4, :period_us::int8, :aging_us::int8, :depth::int8,
 -- :shares::jsonb, :is_empty::bool, :blocked_on::text, :prefix::text, :who::text, :what::jsonb
 with gone as (

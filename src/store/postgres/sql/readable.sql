@@ -1,7 +1,7 @@
--- Which of these rows are larger than a claim accepts (:max_bytes, in bytes), with a lower bound of their size. Converts the others to the form
--- that a claim would send, but sends nothing: a row that the server can't send fails here too. Numbers are checked first, because numbers
--- of a few kilobytes can take gigabytes when written out. Their digits are counted without writing any, and large numbers are
--- underestimated.
+-- Which of these rows are larger than a claim accepts (:max_bytes, in bytes), with a lower bound of their size. Converts the others to
+-- the form that a claim would send, but sends nothing: a row that the server can't send fails here too. Numbers are checked first,
+-- because numbers of a few kilobytes can take gigabytes when written out. Their digits are counted without writing any, and large
+-- numbers are underestimated.
 -- :ids::uuid[], :max_bytes::int8
 select id, bytes
 from (

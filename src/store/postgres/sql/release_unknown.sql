@@ -2,8 +2,8 @@
 -- because no handler ran.
 -- Compares claims, and not jobs: the old handler of an id that was cancelled and sent again does not account for the row of a later claim.
 -- `is not true` keeps the planner from turning that into a join: the known claims are hashed once.
--- Claims that began after the known claims were listed are left alone: their numbers come after :before (numbers wrap around, so the nearer half
--- of the circle is "after"). So claims need not stop for the walk.
+-- Claims that began after the known claims were listed are left alone: their numbers come after :before (numbers wrap around, so the
+-- nearer half of the circle is "after"). So claims need not stop for the walk.
 -- A job with a key is blocked on it again, and the key is unblocked: the lease under which the job was claimed may be gone already.
 -- :node::int8, :ids::uuid[], :versions::int8[], :before::int4, :from_location::tid, :to_location::tid
 with back as (

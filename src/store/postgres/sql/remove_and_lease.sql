@@ -1,5 +1,6 @@
 -- Like remove.sql, for a job that holds an exclusive group (:key). If others wait for the group, the node holds it from the commit on by a
--- lease (:lease), and goes on with them (complete_and_claim_next.sql). The number of the claim (:claim) identifies a lease whose answer got lost.
+-- lease (:lease), and goes on with them (complete_and_claim_next.sql). The number of the claim (:claim) identifies a lease whose answer
+-- got lost.
 -- Otherwise the end of the job releases the group.
 -- A lease is made as a claim is: the statement locks the node, and a dead node gets none.
 -- :node::int8, :id::uuid, :version::int8, :key::text, :lease::uuid, :claim::int4

@@ -1,5 +1,5 @@
--- A key that was taken for a period in the future counts as taken now, and is held for the requested period. Checks the :limit keys that are
--- held longest: they come first in the index.
+-- A key that was taken for a period in the future counts as taken now, and is held for the requested period. Checks the :limit keys that
+-- are held longest: they come first in the index.
 -- :limit::int8
 with last as materialized (
     select ctid as tid, taken_at, expires_at

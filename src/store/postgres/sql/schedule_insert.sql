@@ -4,6 +4,7 @@
 -- :payload::jsonb, :body::bytea, :content_type::text, :headers::jsonb, :options::jsonb
 insert into {schema}.schedule (name, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at,
                                kind, queue, priority, max_attempts, payload, body, content_type, headers, options)
-values (:name, :schedule, :zone, :misfire, :overlap, :until_at, :times, :anchor_at, :paused, :next_at, :kind, :queue, :priority, :max_attempts, :payload, :body, :content_type, :headers, :options)
+values (:name, :schedule, :zone, :misfire, :overlap, :until_at, :times, :anchor_at, :paused, :next_at,
+        :kind, :queue, :priority, :max_attempts, :payload, :body, :content_type, :headers, :options)
 on conflict (name) do nothing
 returning name

@@ -8,7 +8,8 @@ with taken as (
     returning e.*, array_position(:ids::uuid[], e.id) as n
 ),
 outcome as materialized (
-    select t.*, (:verdicts::text[])[t.n] as verdict, (:delays_us::int8[])[t.n] as delay_us, (:error_texts::text[])[t.n] as error, (:details::text[])[t.n] as detail
+    select t.*, (:verdicts::text[])[t.n] as verdict, (:delays_us::int8[])[t.n] as delay_us, (:error_texts::text[])[t.n] as error,
+           (:details::text[])[t.n] as detail
     from taken t
 ),
 judged as materialized (

@@ -1,5 +1,6 @@
 -- Whether a waiting row `c` may be taken by a claim that counts: it has not expired, and no rule pauses or limits it, apart from those that
--- this claim counts: that of its queue (:queue_counted), that of its one kind (:kind_counted). The first check of the rules runs once per statement.
+-- this claim counts: that of its queue (:queue_counted), that of its one kind (:kind_counted). The first check of the rules runs once
+-- per statement.
 (
     (c.options is null or (c.options ->> 'expires')::int8 > extract(epoch from statement_timestamp()) * 1000000
         or (c.options ? 'expires') is not true)
