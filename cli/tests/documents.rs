@@ -90,7 +90,8 @@ fn what_the_documents_say_to_run_exists() {
     for (path, text) in documents() {
         for line in lines(&text) {
             let mut words: Vec<String> = Vec::new();
-            let rest: Vec<&str> = line.split_whitespace().take_while(|word| !["|", "&&", "#", ">"].contains(word)).collect();
+            let rest: Vec<&str> =
+                line.split_whitespace().take_while(|word| !["|", "&&", "#", ">"].contains(word)).collect();
             let mut flags = Vec::new();
             for word in &rest {
                 if let Some(flag) = word.strip_prefix("--") {
@@ -154,12 +155,18 @@ fn anchor(heading: &str) -> String {
 fn links_lead_to_headings_that_exist() {
     let headings = |text: &str| -> BTreeSet<String> {
         let outside = text.split("```").step_by(2).collect::<String>();
-        outside.lines().filter_map(|line| line.split_once("# ").filter(|(marks, _)| marks.chars().all(|c| c == '#'))).map(|(_, heading)| anchor(heading)).collect()
+        outside
+            .lines()
+            .filter_map(|line| line.split_once("# ").filter(|(marks, _)| marks.chars().all(|c| c == '#')))
+            .map(|(_, heading)| anchor(heading))
+            .collect()
     };
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for (path, text) in documents() {
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let Some((file, heading)) = link.split_once('#').filter(|(file, _)| !file.contains("://")) else { continue };
+            let Some((file, heading)) = link.split_once('#').filter(|(file, _)| !file.contains("://")) else {
+                continue;
+            };
             let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
             let Ok(target) = std::fs::read_to_string(&target) else { continue };
             if !headings(&target).contains(heading) {

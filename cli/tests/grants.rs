@@ -156,7 +156,7 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
         include_str!("../../src/store/postgres/sql/prune_audit.sql"),
         include_str!("../../src/store/postgres/sql/prune_dead_letters.sql"),
     ] {
-        let statement = statement.replace("{schema}", schema).replace("$1", "3600000000").replace("$2", "10");
+        let statement = statement.replace("{schema}", schema).replace(":age_us", "3600000000").replace(":limit", "10");
         as_owner(&format!("set role \"{forgets}\"; {statement}")).unwrap();
     }
 

@@ -271,7 +271,7 @@ end
 $$;
 
 -- Raises the error for a node that may not claim. It is a function, because a statement cannot raise an error otherwise. The SQLSTATE is known to
--- src/store/postgres/error.rs.
+-- src/store/postgres/driver_error.rs.
 create function {schema}.refuse_node(node bigint) returns bigint
 language plpgsql volatile
 as $$

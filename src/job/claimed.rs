@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{JobId, JobOptions, Payload};
+use super::{JobId, JobMessage, JobOptions, Payload};
 
 /// A job as its owner sees it while it runs.
 #[derive(Clone, Debug)]
@@ -43,6 +43,27 @@ pub struct Job {
 }
 
 impl Job {
+    /// Returns the job that a claim of this message makes.
+    pub(crate) fn claimed(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at: Timestamp) -> Self {
+        let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, options, .. } = message;
+        Self {
+            id,
+            seq,
+            version,
+            kind,
+            queue,
+            priority,
+            attempt,
+            max_attempts,
+            payload,
+            headers,
+            options,
+            admitted: false,
+            created_at,
+            location: RowLocation::default(),
+        }
+    }
+
     /// Returns the fence that an outcome must name to be accepted.
     pub fn fence(&self) -> Fence {
         Fence { id: self.id, version: self.version, location: self.location }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Due, JobId, JobOptions, Payload, RetryPolicy, Unique};
+use super::{Due, JobId, JobOptions, Payload, RetryPolicy, Unique, UniqueOptions};
 
 /// Default queue.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -184,6 +184,15 @@ impl NewJob {
         self.payload.as_ref().ok()
     }
 
+    /// Returns the message, once everything else has been checked, with the options of its unique key. Fails if the payload could not be
+    /// serialised.
+    pub(super) fn into_message(self, unique: Option<UniqueOptions>) -> Result<JobMessage, String> {
+        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, options, .. } = self;
+        let (payload, options) = (payload?, JobOptions { unique, ..options });
+        let hidden_for = Duration::ZERO;
+        Ok(JobMessage { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, options, hidden_for })
+    }
+
     /// Returns the headers: strings beside the payload.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
@@ -220,6 +229,23 @@ pub struct JobMessage {
 }
 
 impl JobMessage {
+    /// Creates a message with a fresh id, due now, without headers and options.
+    pub(crate) fn new(kind: String, queue: String, payload: Payload) -> Self {
+        Self {
+            id: JobId::new(),
+            id_given: false,
+            kind,
+            queue,
+            priority: 0,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            due: Due::Now,
+            payload,
+            headers: BTreeMap::new(),
+            options: JobOptions::default(),
+            hidden_for: Duration::ZERO,
+        }
+    }
+
     /// Whether it has to be admitted before it can start, whatever the free capacity. Such a job can't be taken straight from the flush.
     pub fn is_blocked_at_first(&self) -> bool {
         self.options.group.is_some()

@@ -20,22 +20,7 @@ impl NewJob {
     pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage> {
         limits.check(&self)?;
         let unique = self.unique.as_ref().map(|unique| unique.options(&self, DUE_MAX)).transpose()?;
-        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, options, .. } = self;
-        let options = JobOptions { unique, ..options };
-        let payload = payload.map_err(Error::invalid)?;
-        Ok(JobMessage {
-            id,
-            id_given,
-            kind,
-            queue,
-            priority,
-            max_attempts,
-            due,
-            payload,
-            headers,
-            options,
-            hidden_for: Duration::ZERO,
-        })
+        self.into_message(unique).map_err(Error::invalid)
     }
 }
 

@@ -129,24 +129,7 @@ impl Reserved {
 }
 
 fn job(message: JobMessage, row: &OwnedInsert, version: i64) -> Job {
-    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, options, .. } = message;
-    let OwnedInsert { seq, created_at, location, .. } = *row;
-    Job {
-        id,
-        seq,
-        version,
-        kind,
-        queue,
-        priority,
-        attempt: 1,
-        max_attempts,
-        payload,
-        headers,
-        options,
-        admitted: false,
-        created_at,
-        location,
-    }
+    Job { location: row.location, ..Job::claimed(message, row.seq, version, 1, row.created_at) }
 }
 
 #[cfg(test)]

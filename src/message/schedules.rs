@@ -147,12 +147,24 @@ impl ScheduleService {
     }
 
     /// Sends the jobs of all occurrences from `from` (inclusive) to `to` (exclusive), including those that were sent before, but not where
-    /// the job of an occurrence still exists. At most 10,000. With `dry_run` it only counts them.
+    /// the job of an occurrence still exists. At most 10,000.
     ///
     /// # Errors
     /// When there is no schedule of this name, `to` is in the future, or there are too many occurrences.
-    pub async fn backfill(&self, name: &str, from: Timestamp, to: Timestamp, dry_run: bool) -> Result<Backfilled> {
-        let operator = OperatorOptions { dry_run: dry_run || self.dry_run, by: self.by.as_deref() };
+    pub async fn backfill(&self, name: &str, from: Timestamp, to: Timestamp) -> Result<Backfilled> {
+        self.fill_in(name, (from, to), self.dry_run).await
+    }
+
+    /// Counts what [`backfill`](Self::backfill) would send.
+    ///
+    /// # Errors
+    /// As for [`backfill`](Self::backfill).
+    pub async fn count_backfill(&self, name: &str, from: Timestamp, to: Timestamp) -> Result<Backfilled> {
+        self.fill_in(name, (from, to), true).await
+    }
+
+    async fn fill_in(&self, name: &str, (from, to): (Timestamp, Timestamp), dry_run: bool) -> Result<Backfilled> {
+        let operator = OperatorOptions { dry_run, by: self.by.as_deref() };
         let done = schedules::backfill(&*self.store, name, (from, to), operator).await?;
         if done.jobs > 0 {
             self.wakeup.notify([done.hint.clone()]);

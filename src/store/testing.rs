@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::schedules::{Firing, ScheduleInfo};
 use crate::error::Result;
-use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, RowLocation, ScheduleSpec};
+use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, ScheduleSpec};
 
 /// Checks a job message as a context would.
 ///
@@ -30,24 +30,8 @@ pub fn firing(info: &ScheduleInfo, now: Timestamp, most: usize) -> Option<Firing
 
 /// Returns the job that a claim of this message returns, for a store outside this crate.
 pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at: Timestamp) -> Job {
-    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, options, .. } = message;
-    let admitted = options.group.is_some();
-    Job {
-        id,
-        seq,
-        version,
-        kind,
-        queue,
-        priority,
-        attempt,
-        max_attempts,
-        payload,
-        headers,
-        options,
-        admitted,
-        created_at,
-        location: RowLocation::default(),
-    }
+    let admitted = message.options.group.is_some();
+    Job { admitted, ..Job::claimed(message, seq, version, attempt, created_at) }
 }
 
 /// Applies these schema changes behind those of this build, as a later build would.

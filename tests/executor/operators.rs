@@ -65,7 +65,7 @@ pub(crate) async fn a_dry_run_changes_nothing<W: World>(db: &W) {
     refused(schedules.delete("kept").await);
     let now = Timestamp::now();
     let from = now.checked_sub(jiff::SignedDuration::from_hours(3)).unwrap();
-    let counted = schedules.backfill("kept", from, now, false).await.unwrap();
+    let counted = schedules.backfill("kept", from, now).await.unwrap();
     assert!(counted.occurrences >= 2, "{counted:?}");
 
     assert_eq!(db.jobs().all().await.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jobwright::store::engine::testing::postgres_statement;
 use jobwright::{
     CommandExecutor, ExecutorConfig, MessageServices, Misfire, NewJob, NewSchedule, Outcome, SCHEDULED_AT, Schedule,
 };
@@ -130,7 +131,7 @@ async fn looks_at_schedules_walk_the_index_whatever_the_statistics_say() {
         ),
     ];
     for (name, types, sql, ..) in prepared {
-        let sql = sql.replace("{schema}", &format!("\"{}\"", db.schema()));
+        let sql = postgres_statement(sql, db.schema());
         client.batch_execute(&format!("prepare {name} {types} as {sql}")).await.unwrap();
     }
     for when in ["statistics of an empty table", "analysed"] {

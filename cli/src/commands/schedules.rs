@@ -177,7 +177,12 @@ async fn delete(messages: &MessageServices<AnyStore>, args: &DeleteSchedulesArgs
 
 async fn backfill(messages: &MessageServices<AnyStore>, args: &BackfillArgs) -> Result<(), Failure> {
     existing(messages, &args.name).await?;
-    let done = schedules(messages, &args.operator).backfill(&args.name, args.from, args.to, args.dry_run).await?;
+    let schedules = schedules(messages, &args.operator);
+    let done = if args.dry_run {
+        schedules.count_backfill(&args.name, args.from, args.to).await?
+    } else {
+        schedules.backfill(&args.name, args.from, args.to).await?
+    };
     match args.output.output {
         Format::Json => json(&value!({
             "dry_run": args.dry_run, "occurrences": done.occurrences, "jobs": done.jobs, "queue": done.queue,

@@ -36,37 +36,50 @@ pub(crate) enum Next {
 /// [look ahead](super::look_ahead)), or after its fallback.
 pub(crate) struct Driver {
     delays: Reconnect,
+    /// The pause after a failure, if it does not grow with each.
+    retry: Option<Duration>,
     fallback: Duration,
     signal: Arc<Notify>,
     stop: CancellationToken,
 }
 
 impl Driver {
-    /// Creates the driver of a task that `signal` wakes, until `stop`. After failures it pauses for up to `poll`. Without a signal it runs
-    /// again after twelve times that long.
+    /// Creates the driver of a task that `signal` wakes, until `stop`. Without a signal it runs again after twelve polls. After failures it
+    /// pauses for longer each time, up to a poll.
     pub(crate) fn new(poll: Duration, signal: Arc<Notify>, stop: CancellationToken) -> Self {
-        Self { delays: Reconnect::new(poll), fallback: poll * FALLBACK_POLLS, signal, stop }
+        Self { delays: Reconnect::new(poll), retry: None, fallback: poll * FALLBACK_POLLS, signal, stop }
+    }
+
+    /// Sets the pause after each failure. For tasks whose statements are heavy, and need not be repeated at once.
+    pub(crate) fn retry(mut self, pause: Duration) -> Self {
+        self.retry = Some(pause);
+        self
     }
 
     /// Runs the task at once, and then again and again.
-    pub(crate) async fn drive<T: Periodic>(self, task: T) {
-        self.drive_after(Duration::ZERO, task).await;
-    }
-
-    /// Runs the task after a pause, and then again and again.
-    pub(crate) async fn drive_after<T: Periodic>(mut self, pause: Duration, mut task: T) {
-        let mut pause = pause;
-        while pause.is_zero() && !self.stop.is_cancelled() || self.wait(pause).await {
-            pause = match task.run().await {
+    pub(crate) async fn drive<T: Periodic>(mut self, mut task: T) {
+        loop {
+            let pause = match task.run().await {
                 Ok(next) => {
                     self.delays.reset();
                     self.pause(next)
                 }
                 Err(error) => {
                     warn_of!(error, "{}; trying again", T::FAILED);
-                    self.delays.next_delay()
+                    self.retry.map_or_else(|| self.delays.next_delay(), jitter)
                 }
             };
+            // Also where there is more to do: others get a turn, and a signal that came meanwhile is taken.
+            if !self.wait(pause).await {
+                return;
+            }
+        }
+    }
+
+    /// Runs the task after a pause, and then again and again.
+    pub(crate) async fn drive_after<T: Periodic>(self, pause: Duration, task: T) {
+        if self.wait(pause).await {
+            self.drive(task).await;
         }
     }
 

@@ -86,10 +86,10 @@ pub(crate) async fn attempt<S: Store>(
     }
     let span = job_span(&job);
     async move {
-        match node.messages.shared.codecs.open(&mut job) {
-            Ok(()) => attempts(node, &kind, &job, slots, Instant::now()).await,
-            Err(error) => failure(node, &kind, &job, &error, NO_MORE),
+        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
+            return failure(node, &kind, &job, &error, NO_MORE);
         }
+        attempts(node, &kind, &job, slots, Instant::now()).await
     }
     .instrument(span)
     .await

@@ -51,10 +51,16 @@ pub(crate) async fn again<T: Future<Output = ()>>(
 ) {
     let mut delays = Reconnect::new(LONGEST_PAUSE);
     let mut restarted = false;
-    while let Some(task) = begin(restarted) {
-        restarted = true;
+    loop {
         let began = Instant::now();
+        // Its beginning may panic too.
+        let task = async {
+            if let Some(task) = begin(restarted) {
+                task.await;
+            }
+        };
         let Err(panic) = AssertUnwindSafe(task).catch_unwind().await else { return };
+        restarted = true;
         if began.elapsed() > LONGEST_PAUSE {
             delays.reset();
         }

@@ -141,17 +141,19 @@ fn start_maintenance<S: Store>(start: &impl Fn(&'static str, Begin<S>)) {
     });
     start("the lock monitor", |node, with| {
         let task = LockMonitor::new(node.store.clone(), node.id, node.wakeup().clone(), with.patience);
-        Driver::new(with.patience.interval(), Arc::default(), with.quit.clone()).drive(task).boxed()
+        let driver = Driver::new(with.patience.interval(), Arc::default(), with.quit.clone());
+        driver.retry(with.patience.interval()).drive(task).boxed()
     });
     start("leases of external workers", |node, with| {
         let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup().clone() };
-        Driver::new(with.patience.lease, with.late.clone(), with.quit.clone()).drive(task).boxed()
+        let driver = Driver::new(with.patience.lease, with.late.clone(), with.quit.clone());
+        driver.retry(with.patience.interval()).drive(task).boxed()
     });
     start("the clock", |node, with| {
         let task =
             ClockRepair { store: node.store.clone(), schedules: node.store.clone(), wakeup: node.wakeup().clone() };
-        let driver = Driver::new(clock::INTERVAL / 20, with.stepped.clone(), with.quit.clone());
-        driver.drive_after(ClockRepair::first(), task).boxed()
+        let driver = Driver::new(clock::INTERVAL, with.stepped.clone(), with.quit.clone());
+        driver.retry(clock::INTERVAL / 20).drive_after(ClockRepair::first(), task).boxed()
     });
     start("maintenance", |node, with| {
         let signals = MaintenanceSignals {
@@ -168,7 +170,7 @@ fn start_maintenance<S: Store>(start: &impl Fn(&'static str, Begin<S>)) {
     });
     start("the pruner", |node, with| {
         let task = Pruner::new(node.store.clone(), node.counters.clone());
-        let driver = Driver::new(pruner::INTERVAL / 10, Arc::default(), with.quit.clone());
-        driver.drive_after(Pruner::first(), task).boxed()
+        let driver = Driver::new(pruner::INTERVAL, Arc::default(), with.quit.clone());
+        driver.retry(pruner::INTERVAL / 10).drive_after(Pruner::first(), task).boxed()
     });
 }

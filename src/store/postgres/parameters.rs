@@ -95,6 +95,25 @@ mod tests {
         assert_eq!(types, [Type::UUID_ARRAY, Type::TEXT]);
     }
 
+    /// A line of prose that begins with a name would be taken for a declaration.
+    #[test]
+    fn header_lines_that_begin_with_a_name_are_declarations() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres/sql");
+        let mut checked = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let Ok(sql) = std::fs::read_to_string(&path) else { continue };
+            for line in sql.lines().filter_map(|line| line.strip_prefix("-- ").filter(|line| line.starts_with(':'))) {
+                for one in line.split(',').map(str::trim).filter(|one| !one.is_empty()) {
+                    let declared = one.strip_prefix(':').and_then(|one| one.split_once("::"));
+                    assert!(declared.is_some_and(|(name, _)| identifier(name) == name), "{}: {one}", path.display());
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked > 300, "only {checked} declarations were found");
+    }
+
     #[test]
     fn each_statement_uses_what_its_header_names_and_nothing_else() {
         for keep in [Keep::Off, Keep::All] {

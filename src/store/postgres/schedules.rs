@@ -20,7 +20,7 @@ use super::statements::Statement;
 use super::transaction::PgTransaction;
 use super::types::JsonParam;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Due, JobId, JobMessage, Payload, Schedule, ScheduleSpec};
+use crate::job::{JobId, JobMessage, Payload, Schedule, ScheduleSpec};
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
 use crate::store::{AuditNote, Schedules, UnitOfWork, UnreadableRow};
 
@@ -259,17 +259,15 @@ fn info(row: &Row, name: &str) -> Result<ScheduleInfo> {
     let anchor = rows::get(row, "anchor_at")?;
     let schedule = Schedule::in_zone(rows::get(row, "schedule")?, rows::get(row, "zone")?)?.counted_from(anchor);
     let message = JobMessage {
-        id: JobId::new(),
-        id_given: false,
-        kind: rows::get(row, "kind")?,
-        queue: rows::get(row, "queue")?,
         priority: rows::get(row, "priority")?,
         max_attempts: rows::attempts(rows::get(row, "max_attempts")?),
-        due: Due::Now,
-        payload: rows::payload(row, ["payload", "body", "content_type"])?,
         headers: rows::headers(row, "headers")?,
         options: rows::options(row, "options")?,
-        hidden_for: Duration::ZERO,
+        ..JobMessage::new(
+            rows::get(row, "kind")?,
+            rows::get(row, "queue")?,
+            rows::payload(row, ["payload", "body", "content_type"])?,
+        )
     };
     Ok(ScheduleInfo {
         spec: ScheduleSpec {

@@ -3,6 +3,7 @@
 use rusqlite::named_params;
 
 use super::history::Memory;
+use super::job_columns::JobPositions;
 use super::nodes::may_own;
 use super::rows::count;
 use super::settle::dead_letter_unreadable;
@@ -82,7 +83,8 @@ impl Shared {
                 ":node": node, ":claim": claim, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until,
                 ":worse": worse, ":limit": limit, ":include_hidden": include_hidden,
             };
-            let (jobs, unreadable) = sort_out(&mut statement.query(params)?)?;
+            let columns = JobPositions::of(&statement)?;
+            let (jobs, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
             for row in &unreadable {
                 dead_letter_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::{OptionalExtension, named_params};
 
 use super::history::Memory;
+use super::job_columns::JobPositions;
 use super::nodes::may_own;
 use super::settle::dead_letter_unreadable;
 use super::shared::Shared;
@@ -35,13 +36,14 @@ impl Shared {
         self.write("claim delivered jobs", move |connection, now| {
             may_own(connection, node)?;
             let mut statement = connection.prepare_cached(&CLAIM_DELIVERED)?;
+            let columns = JobPositions::of(&statement)?;
             let mut jobs = Vec::with_capacity(deliveries.len());
             // A row that an earlier delivery of the batch claimed has an owner by now, so none is claimed twice.
             for Fence { id, version, .. } in deliveries {
                 let params = named_params! {
                     ":node": node.0, ":claim": claim.get(), ":now": now, ":id": id.as_uuid().as_bytes(), ":version": version, ":kinds": kinds,
                 };
-                let (taken, unreadable) = sort_out(&mut statement.query(params)?)?;
+                let (taken, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
                 jobs.extend(taken);
                 for row in &unreadable {
                     dead_letter_unreadable(connection, node, row, Memory { keep, now })?;

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use super::error::Work;
 use super::history::{Memory, SourceTable};
 use super::insert::insert;
+use super::job_columns::JobPositions;
 use super::nodes::handler_ended;
 use super::rows::{Micros, attempt_error, count, micros, timestamp, with_error};
 use super::settle::{REMOVE_JOB, ending};
@@ -16,8 +17,8 @@ use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
 use crate::error::Result;
 use crate::job::{
-    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, HandOutNumber, Job, JobId, JobMessage, JobOptions,
-    Payload, REPLY_OF, REPLY_QUEUE, REPLY_TO, ReportKey,
+    AttemptError, CORRELATION_ID, Fence, HandOutNumber, Job, JobId, JobMessage, Payload, REPLY_OF, REPLY_QUEUE,
+    REPLY_TO, ReportKey,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::{Completed, Extension, ExternalDone, HistoryOutcome, Released, Settlement, Verdict};
@@ -60,7 +61,8 @@ impl Shared {
             let params = named_params! {
                 ":queue": queue, ":limit": count(limit), ":lease": micros(lease), ":now": now, ":token": token.get(),
             };
-            let (jobs, unreadable) = sort_out(&mut statement.query(params)?)?;
+            let columns = JobPositions::of(&statement)?;
+            let (jobs, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
             let mut remove = connection.prepare_cached(REMOVE_JOB)?;
             for seq in jobs.iter().map(|job| job.seq).chain(unreadable.iter().map(|row| row.seq)) {
                 remove.execute(named_params! { ":seq": seq })?;
@@ -274,19 +276,8 @@ impl External {
         ]);
         headers.extend(asked.get(CORRELATION_ID).map(|correlation| (CORRELATION_ID.to_owned(), correlation.clone())));
         let nothing = || Payload::Json(serde_json::value::RawValue::NULL.to_owned());
-        Some(JobMessage {
-            id: JobId::new(),
-            id_given: false,
-            kind: self.kind.clone(),
-            queue: REPLY_QUEUE.to_owned(),
-            priority: 0,
-            max_attempts: DEFAULT_MAX_ATTEMPTS,
-            due: Due::Now,
-            payload: done.result.clone().unwrap_or_else(nothing),
-            headers,
-            options: JobOptions::default(),
-            hidden_for: Duration::ZERO,
-        })
+        let payload = done.result.clone().unwrap_or_else(nothing);
+        Some(JobMessage { headers, ..JobMessage::new(self.kind.clone(), REPLY_QUEUE.to_owned(), payload) })
     }
 
     /// Moves the job back to the waiting ones.

@@ -13,7 +13,7 @@ use super::insert::insert;
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
 use super::shared::Shared;
 use crate::error::Result;
-use crate::job::{Due, JobId, JobMessage, Schedule, ScheduleSpec};
+use crate::job::{JobMessage, Schedule, ScheduleSpec};
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
 use crate::store::{AuditNote, Schedules, UnreadableRow};
 
@@ -253,17 +253,11 @@ fn info(row: &Row<'_>) -> Work<ScheduleInfo> {
     let text = |column: &str| row.get::<_, String>(column);
     let schedule = Schedule::in_zone(&text("schedule")?, &text("zone")?)?.counted_from(anchor);
     let message = JobMessage {
-        id: JobId::new(),
-        id_given: false,
-        kind: row.get("kind")?,
-        queue: row.get("queue")?,
         priority: row.get("priority")?,
         max_attempts: row.get("max_attempts")?,
-        due: Due::Now,
-        payload: rows::payload(row, ["payload", "body", "content_type"])?,
         headers: rows::headers(row, "headers")?,
         options: rows::options(row, "options")?,
-        hidden_for: Duration::ZERO,
+        ..JobMessage::new(row.get("kind")?, row.get("queue")?, rows::payload(row, ["payload", "body", "content_type"])?)
     };
     let spec = ScheduleSpec {
         name: row.get("name")?,

@@ -20,9 +20,8 @@ pub(super) struct Unreadable {
 }
 
 /// Splits claimed rows into jobs, best first, and unreadable ones.
-pub(super) fn sort_out(rows: &mut Rows<'_>) -> rusqlite::Result<(Vec<Job>, Vec<Unreadable>)> {
+pub(super) fn sort_out(columns: &JobPositions, rows: &mut Rows<'_>) -> rusqlite::Result<(Vec<Job>, Vec<Unreadable>)> {
     let (mut jobs, mut others) = (Vec::new(), Vec::new());
-    let Some(columns) = rows.as_ref().map(JobPositions::of).transpose()? else { return Ok((jobs, others)) };
     while let Some(row) = rows.next()? {
         match columns.read(row) {
             Ok(job) => jobs.push(job),

@@ -27,8 +27,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-dry-run-backfills",
         "src/message/schedules.rs",
-        "dry_run: dry_run || self.dry_run,",
-        "dry_run: dry_run || (self.dry_run && !$on),",
+        "self.fill_in(name, (from, to), self.dry_run).await",
+        "self.fill_in(name, (from, to), self.dry_run && !$on).await",
         "binary(executor) & test(/operators::a_dry_run_changes_nothing/)",
     ),
     of(

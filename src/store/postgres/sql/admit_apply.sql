@@ -3,10 +3,10 @@
 -- No joins: the ids find the rows, and an id's position in the array gives its values (settle.sql says why). `coalesce` keeps the planner
 -- away from the indexes on blocked rows.
 -- Its arrays are the jobs that are admitted (:blocked_ids and :waiting_ids); jobs with the keys of the permits that they take
--- (:permit_job_ids, :permit_keys); blocked jobs, each with its new key, its share and the group that it holds from now on (:turned_ids to
--- :turned_holds); waiting jobs that a rule covers, each with its key and share (:parked_ids to :parked_shares); keys with their starts under
--- a rate, and the interval within which starts are counted together (:rate_keys to :rate_parts_us); unblocks with their times, null for now
--- (:unblock_keys to :unblock_counts).
+-- (:permit_job_ids, :permit_keys); blocked jobs, each with its new key, its share and the group that it holds from now on
+-- (:turned_ids to :turned_holds); waiting jobs that a rule covers, each with its key and share (:parked_ids to :parked_shares); keys with
+-- their starts under a rate, and the interval within which starts are counted together (:rate_keys to :rate_parts_us); unblocks with their
+-- times, null for now (:unblock_keys to :unblock_counts).
 -- :blocked_ids::uuid[], :waiting_ids::uuid[], :permit_job_ids::uuid[], :permit_keys::text[], :turned_ids::uuid[],
 -- :turned_keys::text[], :turned_shares::text[], :turned_holds::text[], :parked_ids::uuid[], :parked_keys::text[],
 -- :parked_shares::text[], :rate_keys::text[], :rate_starts::int4[], :rate_parts_us::int8[], :unblock_keys::text[],
