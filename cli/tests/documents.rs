@@ -134,6 +134,10 @@ fn every_command_and_every_flag_is_in_a_document() {
             missing.insert(name.clone());
         }
         let unnamed = flags.iter().filter(|flag| {
+            // Each command has these.
+            if ["--help", "--quiet", "--verbose"].contains(&flag.as_str()) && !words.is_empty() {
+                return false;
+            }
             let named = |at: usize| !text[at + flag.len()..].starts_with(|c: char| c.is_ascii_lowercase() || c == '-');
             !text.match_indices(flag.as_str()).any(|(at, _)| named(at))
         });

@@ -60,9 +60,10 @@ async fn kinds_that_are_full_here_are_passed_on_at_once() {
     let mut ids = site.warm(&producer, note).await;
     ids.extend(send(&producer, 10, wait).await);
     ids.extend(send(&producer, 10, note).await);
-    // One job waits at the gate; the others of its kind wait in the table and are not hidden, and the other kind is done.
+    // One job waits at the gate; the others of its kind wait in the table and are not hidden, and the other kind is done. All ten were left
+    // if a claim from the table had the slot when the first delivery came.
     eventually(Duration::from_secs(30), async || {
-        site.db.ledger().await.len() == ids.len() - 10 && narrow.stats().left_to_table == 9
+        site.db.ledger().await.len() == ids.len() - 10 && matches!(narrow.stats().left_to_table, 9 | 10)
     })
     .await;
     assert_eq!(site.db.jobs().count(JobState::Running).await, 1);

@@ -1,15 +1,18 @@
 //! The schema is upgraded while the service goes on.
 
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobwright::store::engine::Migration;
-use jobwright::{CommandExecutor, Outcome};
+use jobwright::store::engine::testing::postgres_statements;
+use jobwright::{CommandExecutor, Keep, Outcome};
 
 use crate::support::environment::{PATIENCE, World as _, lease};
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
-use crate::support::{SqlDb as _, eventually};
+use crate::support::{SqlDb as _, TestDb as _, eventually};
 
 /// A change that a later release could make: a column, and its value for all jobs.
 const A_COLUMN: Migration = Migration {
@@ -90,4 +93,46 @@ async fn a_change_waits_for_a_long_reader_and_stops_nobody() {
     eventually(PATIENCE, async || executor.stats().done == sent).await;
     let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
     assert_eq!((stats.failed, stats.refused, stats.leases_lost), (0, 0, 0));
+}
+
+/// The schema's name in the recorded statements.
+const SCHEMA: &str = "THE_SCHEMA";
+
+fn released() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/executor/released")
+}
+
+/// A build runs on the schema of the next one, so each statement of each release still fits. `JOBWRIGHT_RECORD_STATEMENTS=1` records those of this
+/// build, which is a step of a release.
+#[tokio::test]
+async fn statements_of_earlier_releases_still_fit() {
+    let recorded = released().join(concat!(env!("CARGO_PKG_VERSION"), ".sql"));
+    if std::env::var_os("JOBWRIGHT_RECORD_STATEMENTS").is_some() {
+        let mut text = String::new();
+        for (name, sql, types) in postgres_statements(SCHEMA, Keep::All) {
+            writeln!(text, "--- {name} [{}]\n{sql}", types.join(" ")).unwrap();
+        }
+        std::fs::write(&recorded, text).unwrap();
+    }
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    let mut checked = 0;
+    for file in released().read_dir().unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap().replace(SCHEMA, db.schema());
+        for statement in text.split("--- ").skip(1) {
+            let (head, sql) = statement.split_once("]\n").unwrap();
+            let (name, types) = head.split_once(" [").unwrap();
+            let types: Vec<_> = types.split_whitespace().map(str::to_owned).collect();
+            let prepare = if types.is_empty() {
+                format!("prepare released as {sql}")
+            } else {
+                format!("prepare released ({}) as {sql}", types.join(", "))
+            };
+            let fits = client.batch_execute(&format!("{prepare}; deallocate released")).await;
+            assert!(fits.is_ok(), "{} of {}: {fits:?}\n{sql}", name, path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "only {checked} statements were found");
 }

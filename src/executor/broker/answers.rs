@@ -15,7 +15,7 @@ use crate::executor::broker::report_key::CachedReportKey;
 use crate::executor::node::stats::add;
 use crate::executor::outcome::failure_policy::RetryDecision;
 use crate::executor::session::node_session::NodeSession;
-use crate::job::{Fence, Job, JobError, REPLY_QUEUE, ReportKey, RowLocation};
+use crate::job::{Fence, Job, JobError, JobMessage, REPLY_QUEUE, ReportKey};
 use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
@@ -259,21 +259,7 @@ fn decide<S: Store>(node: &NodeSession<S>, error: &JobError, job: &Job) -> Verdi
 fn job(detail: JobDetail) -> Job {
     let JobDetail { summary, version, headers, payload, options, .. } = detail;
     let JobSummary { id, seq, kind, queue, priority, attempt, max_attempts, created_at, .. } = summary;
-    Job {
-        id,
-        seq,
-        version,
-        kind,
-        queue,
-        priority,
-        attempt,
-        max_attempts,
-        payload,
-        headers,
-        options,
-        // It has been started.
-        admitted: true,
-        created_at,
-        location: RowLocation::default(),
-    }
+    let message = JobMessage { id, priority, max_attempts, headers, options, ..JobMessage::new(kind, queue, payload) };
+    // It has been started.
+    Job { admitted: true, ..Job::claimed(message, seq, version, attempt, created_at) }
 }
