@@ -146,6 +146,36 @@ fn every_command_and_every_flag_is_in_a_document() {
     assert!(missing.is_empty(), "no document names:\n{}", missing.into_iter().collect::<Vec<_>>().join("\n"));
 }
 
+/// Each row of the list has exactly the flags of its command, but those that every command has.
+#[test]
+fn the_list_of_commands_is_complete_row_by_row() {
+    const EVERYWHERE: [&str; 6] = ["--config", "--database-url", "--amqp-url", "--verbose", "--quiet", "--help"];
+    let text = std::fs::read_to_string(root().join("docs/commands.md")).unwrap();
+    let commands = commands();
+    let is_leaf =
+        |words: &Vec<String>| !commands.keys().any(|other| other.len() > words.len() && other.starts_with(words));
+    let known: Commands = commands
+        .iter()
+        .filter(|(words, _)| is_leaf(words))
+        .map(|(words, flags)| {
+            let own = flags.iter().filter(|flag| !EVERYWHERE.contains(&flag.as_str()));
+            (words.clone(), own.cloned().collect())
+        })
+        .collect();
+    let listed: Commands = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `jobwright "))
+        .map(|row| {
+            let (line, rest) = row.split_once('`').unwrap();
+            let words = line.split(' ').take_while(|word| word.bytes().all(|b| b.is_ascii_lowercase()));
+            let flags =
+                rest.split("`--").skip(1).map(|flag| format!("--{}", flag.split([' ', '`', '[', '=']).next().unwrap()));
+            (words.map(str::to_owned).collect(), flags.collect())
+        })
+        .collect();
+    assert_eq!(listed, known);
+}
+
 /// Returns the name by which a link finds a heading: lower case, spaces as hyphens, most signs left out.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
+use jobwright::{CommandExecutor, MessageServices, NewJob};
 
 use crate::hot_path::waiting_at;
-use crate::support::environment::{Gate, World, quick};
+use crate::support::environment::{Gate, World, noting_behind, quick};
 
 /// Builds an executor whose jobs write a line and then wait at a gate.
 async fn holding<W: World>(
@@ -14,19 +14,10 @@ async fn holding<W: World>(
     concurrency: usize,
     gate: &Gate,
 ) -> CommandExecutor<W::Store> {
-    let gate = gate.clone();
     CommandExecutor::builder(messages.clone())
         .config(quick())
         .queue("default", concurrency)
-        .handle_with("waits", move |cx| {
-            let gate = gate.clone();
-            Box::pin(async move {
-                gate.pass().await;
-                let line = cx.job().id.to_string();
-                W::note(cx.transaction().await?, &line).await?;
-                Ok(Outcome::Done)
-            })
-        })
+        .handle_with("waits", noting_behind::<W>(gate))
         .start()
         .await
         .unwrap()

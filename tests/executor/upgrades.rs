@@ -1,7 +1,7 @@
 //! The schema is upgraded while the service goes on.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -98,41 +98,37 @@ async fn a_change_waits_for_a_long_reader_and_stops_nobody() {
 /// The schema's name in the recorded statements.
 const SCHEMA: &str = "THE_SCHEMA";
 
-fn released() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/executor/released")
-}
-
-/// A build runs on the schema of the next one, so each statement of each release still fits. `JOBWRIGHT_RECORD_STATEMENTS=1` records those of this
-/// build, which is a step of a release.
+/// A build runs on the schema of the next one, so each statement of each release still fits, as those of this build do.
+/// `JOBWRIGHT_RECORD_STATEMENTS=1` records the latter, which is a step of a release.
 #[tokio::test]
 async fn statements_of_earlier_releases_still_fit() {
-    let recorded = released().join(concat!(env!("CARGO_PKG_VERSION"), ".sql"));
-    if std::env::var_os("JOBWRIGHT_RECORD_STATEMENTS").is_some() {
-        let mut text = String::new();
-        for (name, sql, types) in postgres_statements(SCHEMA, Keep::All) {
-            writeln!(text, "--- {name} [{}]\n{sql}", types.join(" ")).unwrap();
-        }
-        std::fs::write(&recorded, text).unwrap();
+    let mut own = String::new();
+    for (name, sql, types) in postgres_statements(SCHEMA, Keep::All) {
+        writeln!(own, "--- {name} [{}]\n{sql}", types.join(" ")).unwrap();
     }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/executor/released");
+    if std::env::var_os("JOBWRIGHT_RECORD_STATEMENTS").is_some() {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(concat!(env!("CARGO_PKG_VERSION"), ".sql")), &own).unwrap();
+    }
+    // There is no folder before the first release.
+    let files = folder.read_dir().into_iter().flatten().map(|file| file.unwrap().path());
+    let released = files.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+    let builds: Vec<_> = released.chain([("this build".to_owned(), own)]).collect();
     let Some(db) = Pg::<false>::create().await else { return };
     let client = db.client().await;
-    let mut checked = 0;
-    for file in released().read_dir().unwrap() {
-        let path = file.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap().replace(SCHEMA, db.schema());
+    for (build, text) in builds {
+        let text = text.replace(SCHEMA, db.schema());
+        let mut checked = 0;
         for statement in text.split("--- ").skip(1) {
             let (head, sql) = statement.split_once("]\n").unwrap();
             let (name, types) = head.split_once(" [").unwrap();
-            let types: Vec<_> = types.split_whitespace().map(str::to_owned).collect();
-            let prepare = if types.is_empty() {
-                format!("prepare released as {sql}")
-            } else {
-                format!("prepare released ({}) as {sql}", types.join(", "))
-            };
-            let fits = client.batch_execute(&format!("{prepare}; deallocate released")).await;
-            assert!(fits.is_ok(), "{} of {}: {fits:?}\n{sql}", name, path.display());
+            let types: Vec<_> = types.split_whitespace().collect();
+            let types = if types.is_empty() { String::new() } else { format!("({})", types.join(", ")) };
+            let fits = client.batch_execute(&format!("prepare released {types} as {sql}; deallocate released")).await;
+            assert!(fits.is_ok(), "{name} of {build}: {fits:?}\n{sql}");
             checked += 1;
         }
+        assert!(checked > 100, "only {checked} statements of {build} were found");
     }
-    assert!(checked > 100, "only {checked} statements were found");
 }

@@ -9,7 +9,7 @@ use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, NewJob, Outcom
 use crate::faults_database::behind;
 use crate::ledger_worker::{Does, send, start};
 use crate::support::TestDb;
-use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, quick};
+use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, noting_behind, quick};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
@@ -158,18 +158,9 @@ async fn start_at<W: World>(
     config: ExecutorConfig,
     gate: &Gate,
 ) -> CommandExecutor<W::Store> {
-    let gate = gate.clone();
     CommandExecutor::builder(messages.clone())
         .config(config.poll_interval(Duration::from_millis(100)))
-        .handle_with("gated", move |cx| {
-            let gate = gate.clone();
-            Box::pin(async move {
-                gate.pass().await;
-                let line = cx.job().id.to_string();
-                W::note(cx.transaction().await?, &line).await?;
-                Ok(Outcome::Done)
-            })
-        })
+        .handle_with("gated", noting_behind::<W>(gate))
         .start()
         .await
         .unwrap()

@@ -6,7 +6,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use jobwright::store::engine::UnitOfWork;
 use jobwright::store::{JobState, Store, TransactionRef};
-use jobwright::{DatabaseConfig, Error, ExecutorConfig, JobError, JobId, KindOptions, MessageServices, RetryPolicy};
+use jobwright::{
+    DatabaseConfig, Error, ExecutorConfig, JobContext, JobError, JobId, KindOptions, MessageServices, Outcome,
+    RetryPolicy,
+};
 
 use super::postgres::Pg;
 #[cfg(feature = "sqlite")]
@@ -192,5 +195,22 @@ impl Gate {
     pub(crate) async fn pass(&self) {
         let mut open = self.0.subscribe();
         let _ = open.wait_for(|open| *open).await;
+    }
+}
+
+/// Returns a handler that waits at the latch, and then notes its job's id in its own transaction.
+pub(crate) fn noting_behind<W: World>(
+    gate: &Gate,
+) -> impl for<'b> Fn(&'b mut JobContext<'_, (), W::Store>) -> BoxFuture<'b, Result<Outcome, JobError>> + Send + Sync + 'static
+{
+    let gate = gate.clone();
+    move |cx| {
+        let gate = gate.clone();
+        Box::pin(async move {
+            gate.pass().await;
+            let line = cx.job().id.to_string();
+            W::note(cx.transaction().await?, &line).await?;
+            Ok(Outcome::Done)
+        })
     }
 }

@@ -97,9 +97,92 @@ impl Driver {
     /// Waits this long, or until the signal. `false`: the task has to stop.
     async fn wait(&self, pause: Duration) -> bool {
         tokio::select! {
+            // A pause of zero is over at once: the stop and the signal come first.
+            biased;
             () = self.stop.cancelled() => false,
             () = self.signal.notified() => true,
             () = tokio::time::sleep(pause) => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::error::{Error, ErrorKind};
+
+    /// Answers with these, and then stops its driver. Records when it ran.
+    struct Task {
+        answers: Vec<Result<Next>>,
+        ran: Arc<Mutex<Vec<Instant>>>,
+        stop: CancellationToken,
+    }
+
+    impl Periodic for Task {
+        const FAILED: &'static str = "nothing was done";
+
+        async fn run(&mut self) -> Result<Next> {
+            self.ran.lock().unwrap().push(Instant::now());
+            if self.answers.is_empty() {
+                self.stop.cancel();
+                return Ok(Next::Now);
+            }
+            self.answers.remove(0)
+        }
+    }
+
+    const POLL: Duration = Duration::from_secs(1);
+
+    /// Runs a task that gives these answers, and returns the pauses behind each.
+    async fn pauses(
+        answers: Vec<Result<Next>>,
+        signal: &Arc<Notify>,
+        change: impl FnOnce(Driver) -> Driver,
+    ) -> Vec<Duration> {
+        let (ran, stop) = (Arc::<Mutex<Vec<Instant>>>::default(), CancellationToken::new());
+        let task = Task { answers, ran: ran.clone(), stop: stop.clone() };
+        change(Driver::new(POLL, signal.clone(), stop)).drive(task).await;
+        let ran = ran.lock().unwrap();
+        ran.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    /// Timers have a resolution of a millisecond.
+    fn is(took: Duration, expected: Duration) -> bool {
+        took >= expected && took <= expected + Duration::from_millis(3)
+    }
+
+    fn failure() -> Result<Next> {
+        Err(Error::new(ErrorKind::Unreachable, "gone"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_runs_when_something_is_due_and_at_the_latest_after_its_fallback() {
+        let answers = [Next::After(POLL * 3), Next::Due(Some(POLL)), Next::Due(None), Next::Due(Some(POLL * 100))];
+        let took = pauses(answers.map(Ok).into(), &Arc::default(), |driver| driver).await;
+        assert!(is(took[0], POLL * 3) && is(took[1], POLL), "{took:?}");
+        assert!(took[2..].iter().all(|took| *took <= POLL * 15 && *took >= POLL * 9), "{took:?}");
+    }
+
+    /// Between two batches as well: it would otherwise cost a run more, when all is done.
+    #[tokio::test(start_paused = true)]
+    async fn a_signal_ends_one_pause() {
+        for first in [Next::Now, Next::After(POLL)] {
+            let signal = Arc::<Notify>::default();
+            signal.notify_one();
+            let took = pauses(vec![Ok(first), Ok(Next::After(POLL))], &signal, |driver| driver).await;
+            assert!(is(took[0], Duration::ZERO) && is(took[1], POLL), "{first:?}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_after_failures_grow_up_to_a_poll_or_are_as_long_as_was_said() {
+        let took = pauses((0..20).map(|_| failure()).collect(), &Arc::default(), |driver| driver).await;
+        assert!(took[0] < POLL / 5 && took[19] > POLL / 2 && took[19] < POLL * 2, "{took:?}");
+        let took = pauses(vec![failure(), failure()], &Arc::default(), |driver| driver.retry(POLL * 10)).await;
+        assert!(took.iter().all(|took| *took >= POLL * 8 && *took <= POLL * 12), "{took:?}");
     }
 }

@@ -151,18 +151,14 @@ impl<'a> MessageColumns<'a> {
         } else if hidden {
             if self.content.ids.len() == 1 { Shape::OneHidden } else { Shape::Hidden }
         } else if with_options {
-            if self.are_alike() { Shape::AlikeOptions } else { Shape::Options }
+            if self.content.are_alike() { Shape::AlikeOptions } else { Shape::Options }
         } else if self.content.ids.len() == 1 {
             Shape::One
-        } else if self.are_alike() {
+        } else if self.content.are_alike() {
             Shape::Alike
         } else {
             Shape::Ready
         }
-    }
-
-    fn are_alike(&self) -> bool {
-        self.content.alike().is_some()
     }
 
     fn is_empty(&self) -> bool {
@@ -206,9 +202,8 @@ impl<'a> MessageColumns<'a> {
             }
             _ => {}
         }
-        if matches!(self.shape, Shape::Alike | Shape::AlikeOptions)
-            && let Some((payloads, alike)) = self.content.alike()
-        {
+        if matches!(self.shape, Shape::Alike | Shape::AlikeOptions) {
+            let (payloads, alike) = self.content.alike();
             let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.content.ids, payloads];
             if self.shape == Shape::AlikeOptions {
                 params.push(&self.options);

@@ -84,16 +84,22 @@ impl<'m> JobContent<'m> {
         ]
     }
 
-    /// Returns the payloads, and the parameters of the columns in which the messages are alike, or `None` if they differ in more than their
-    /// payload, which must be JSON.
-    pub(super) fn alike(&self) -> Option<(&(dyn ToSql + Sync), [&(dyn ToSql + Sync); 4])> {
-        fn same<T: PartialEq>(values: &[T]) -> Option<&T> {
-            values.split_first().and_then(|(first, rest)| rest.iter().all(|value| value == first).then_some(first))
+    /// Returns whether the messages differ in nothing but their ids and their payloads, which are JSON.
+    pub(super) fn are_alike(&self) -> bool {
+        fn same<T: PartialEq>(values: &[T]) -> bool {
+            values.split_first().is_none_or(|(first, rest)| rest.iter().all(|value| value == first))
         }
-        let (kind, queue) = (same(&self.kinds)?, same(&self.queues)?);
-        let (rank, attempts) = (same(&self.ranks)?, same(&self.max_attempts)?);
-        let plain = self.payloads.iter().all(Option::is_some) && self.headers.iter().all(Option::is_none);
-        plain.then_some((&self.payloads, [kind, queue, rank, attempts]))
+        same(&self.kinds)
+            && same(&self.queues)
+            && same(&self.ranks)
+            && same(&self.max_attempts)
+            && self.payloads.iter().all(Option::is_some)
+            && self.headers.iter().all(Option::is_none)
+    }
+
+    /// Returns the payloads, and the other columns of the first message, which all share if they are alike.
+    pub(super) fn alike(&self) -> (&(dyn ToSql + Sync), [&(dyn ToSql + Sync); 4]) {
+        (&self.payloads, [&self.kinds[0], &self.queues[0], &self.ranks[0], &self.max_attempts[0]])
     }
 }
 

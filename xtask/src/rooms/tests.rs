@@ -240,6 +240,28 @@ fn circles_that_grow_meet_or_shrink_are_found() {
 }
 
 #[test]
+fn a_file_without_a_counterpart_is_found_and_so_is_a_reason_that_is_gone() {
+    let tree = [
+        ("lib.rs", "mod one; mod two;"),
+        ("one/mod.rs", "mod both; mod here;"),
+        ("one/both.rs", ""),
+        ("one/here.rs", ""),
+        ("two/mod.rs", "mod both; mod there;"),
+        ("two/both.rs", ""),
+        ("two/there.rs", ""),
+    ];
+    let found = |alone: &str| problems(&tree, &format!("one:\ntwo:\nlib: *\nmirror: one two\n{alone}"));
+    assert_eq!(found("alone: one/here.rs two/there.rs"), Vec::<String>::new());
+    let missing = found("alone: one/here.rs");
+    assert!(
+        missing.len() == 1 && missing[0].starts_with("src/two/there.rs has no counterpart src/one/there.rs"),
+        "{missing:?}"
+    );
+    let gone = found("alone: one/here.rs two/there.rs one/both.rs");
+    assert_eq!(gone, ["`alone: one/both.rs` is no longer true: take it out of xtask/rooms.txt"]);
+}
+
+#[test]
 fn known_imports_and_mod_files_only_become_fewer() {
     let tree = [
         ("lib.rs", "mod low; mod mid; mod top;"),
