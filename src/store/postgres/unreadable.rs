@@ -27,6 +27,10 @@ use crate::store::{Settlement, Verdict};
 /// begins no claim of other queues.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long the search lasts at least, while it has removed nothing. A claim that is given up keeps its rows locked until the server has
+/// written out the one that it is at, which nothing interrupts: up to a gigabyte, and many seconds of a slow server.
+const WRITTEN_OUT: Duration = Duration::from_secs(15);
+
 /// Returns why the server can't send a row, or `None` if the error has another cause.
 pub(super) fn refusal(error: &Error) -> Option<String> {
     let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
@@ -125,7 +129,7 @@ impl Search<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.began.elapsed() > self.shared.call_timeout || self.helped.is_some_and(|at| at.elapsed() > PATIENCE)
+        self.began.elapsed() > self.shared.call_timeout.max(WRITTEN_OUT) || self.helped.is_some_and(|at| at.elapsed() > PATIENCE)
     }
 
     async fn dead_letter_all(&mut self, part: &[Found], too_large: &[Row]) -> Result<()> {
@@ -141,7 +145,14 @@ impl Search<'_> {
     }
 
     async fn dead_letter(&mut self, one: Found, why: &str) -> Result<()> {
-        if dead_letter(self.shared, self.node, one, why).await? {
+        let gone = loop {
+            match dead_letter(self.shared, self.node, one, why).await {
+                // Its row is still locked by the claim.
+                Err(error) if error.kind() == ErrorKind::Timeout && !self.is_over() => {}
+                gone => break gone?,
+            }
+        };
+        if gone {
             self.helped.get_or_insert_with(Instant::now);
         }
         Ok(())
