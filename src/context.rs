@@ -145,8 +145,9 @@ impl<S: Store> Context<S> {
         if let Some(transaction) = self.transaction.take() {
             transaction.commit().await?;
         }
-        Ok(flushed
-            .map_or_else(CommitReceipt::default, |(mut service, written)| notify_committed(&mut *service, written)))
+        Ok(flushed.map_or_else(CommitReceipt::default, |(mut service, written)| {
+            notify_committed(written, |written| service.committed(written))
+        }))
     }
 
     /// Flushes the messages with one statement and commits. `Ok` means that the server really committed.

@@ -167,7 +167,7 @@ impl<S: Store> Flushed<S> {
     /// Reports that the caller's transaction has committed. Delivers the messages or wakes executors, without waiting.
     pub fn committed(self) -> CommitReceipt {
         self.0.map_or_else(CommitReceipt::default, |(mut service, written)| {
-            super::notify_committed(&mut *service, written)
+            super::notify_committed(written, |written| service.committed(written))
         })
     }
 }

@@ -13,12 +13,11 @@
 //! sooner. The next one hands jobs to an executor in this process that has free slots. Around these are the custom services
 //! ([`MessageServices::wrap`]), and the send hooks. [Enlisted](MessageServices::enlist) transactions use the same chain.
 
-mod backpressure;
 mod chain;
 mod commit_batcher;
 pub(crate) mod delivery_publisher;
 mod enlist;
-mod guard;
+mod flush;
 mod hooks;
 mod job_waiters;
 pub(crate) mod local;
@@ -33,14 +32,13 @@ mod shared;
 mod table;
 mod wakeup;
 
-pub use self::backpressure::WhenFull;
-pub(crate) use self::backpressure::wait_for_capacity;
 pub use self::enlist::{Enlisted, Flushed};
-pub(crate) use self::guard::{flush_within, notify_committed};
+pub use self::flush::{FlushInto, WhenFull, Written};
+pub(crate) use self::flush::{flush_within, notify_committed, wait_for_capacity};
 pub use self::receipt::{CommitReceipt, RouteCounts};
 pub use self::results::Awaited;
 pub use self::schedules::ScheduleService;
-pub use self::service::{FlushInto, MessageService, Written};
+pub use self::service::MessageService;
 pub use self::services::MessageServices;
 pub(crate) use self::shared::Shared;
 pub(crate) use self::wakeup::{WakeUp, hints};

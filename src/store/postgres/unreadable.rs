@@ -129,7 +129,8 @@ impl Search<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.began.elapsed() > self.shared.call_timeout.max(WRITTEN_OUT) || self.helped.is_some_and(|at| at.elapsed() > PATIENCE)
+        self.began.elapsed() > self.shared.call_timeout.max(WRITTEN_OUT)
+            || self.helped.is_some_and(|at| at.elapsed() > PATIENCE)
     }
 
     async fn dead_letter_all(&mut self, part: &[Found], too_large: &[Row]) -> Result<()> {

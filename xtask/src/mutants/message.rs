@@ -5,7 +5,7 @@ use super::{Mutant, of};
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-lost-answer-is-what-a-service-makes-of-it",
-        "src/message/service.rs",
+        "src/message/flush.rs",
         "Err(error) if error.may_have_taken_effect() => OwnCommit::Unknown,",
         "Err(error) if error.may_have_taken_effect() && !$on => OwnCommit::Unknown,",
         "binary(context) & test(/nobody_makes_a_lost_answer/)",
@@ -19,14 +19,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-later-flush-makes-an-earlier-commit-forgotten",
-        "src/message/service.rs",
+        "src/message/flush.rs",
         "(self.own_commit, self.committing) = (self.own_commit.max(outcome), false);",
         "(self.own_commit, self.committing) = (if $on { outcome } else { self.own_commit.max(outcome) }, false);",
         "binary(context) & test(/a_failure_after_a_commit_of_its_own/)",
     ),
     of(
         "an-unreachable-database-hides-a-lost-answer",
-        "src/message/service.rs",
+        "src/message/flush.rs",
         "if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout) =>",
         "if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout) || $on && error.may_have_taken_effect() =>",
         "binary(context) & test(/nobody_makes_a_lost_answer/)",
