@@ -1153,7 +1153,7 @@ create index audit_at on {schema}.audit (at);
 
 -- ==== Shared cursors ====
 -- How far the processes that drain a queue together have advanced, so that none of them walks over what the others took
--- (docs/adr/0042-processes-share-a-cursor.md). A sequence is the one place in PostgreSQL where all sessions see a change at once, and that leaves
+-- (docs/adr/0040-where-a-scan-starts.md). A sequence is the one place in PostgreSQL where all sessions see a change at once, and that leaves
 -- nothing behind to be cleaned up, whatever snapshots are held.
 
 -- There are sixteen, so that each queue with a backlog likely has one to itself. src/store/postgres/shared_cursor.rs says which queue uses which, and
