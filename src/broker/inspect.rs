@@ -26,7 +26,7 @@ pub struct BrokerQueue {
 
 impl Broker {
     /// Returns the broker's mode after asking the broker. A broker with an alarm says so to a connection only when that publishes. So this
-    /// publishes a message that no queue takes, and that is returned. Without an answer within `patience`, it returns the mode as far as it
+    /// publishes messages that no queue takes, and that are returned. Without an answer within `patience`, it returns the mode as far as it
     /// is known.
     pub async fn ask(&self, patience: Duration) -> BrokerMode {
         let mut changes = self.changes();
@@ -38,8 +38,13 @@ impl Broker {
             body: Vec::new(),
         };
         if self.is_up() {
+            // The broker still answers the first one, while its notice of the alarm may be behind that answer. It does not read a second.
+            let asked = async {
+                self.publish(vec![question.clone()]).await;
+                self.publish(vec![question]).await;
+            };
             tokio::select! {
-                _ = self.publish(vec![question]) => {}
+                () = asked => {}
                 _ = changes.wait_for(|mode| !mode.is_up()) => {}
                 () = tokio::time::sleep(patience) => {}
             }

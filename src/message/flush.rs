@@ -220,7 +220,8 @@ impl<'t, S: Store> FlushInto<'t, S> {
     }
 }
 
-/// Runs a flush through custom services with a deadline. A service that panics is dropped, together with its transaction.
+/// Runs a flush through custom services with a deadline: one that hangs or panics must take no job and no other commit with it. A service
+/// that panics is dropped, together with its transaction.
 pub(crate) async fn flush_within(
     limit: Duration,
     flush: impl Future<Output = Result<Written>> + Send,

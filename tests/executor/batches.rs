@@ -251,7 +251,7 @@ pub(crate) async fn a_shutdown_runs_what_waits_for_its_batch<W: World>(db: &W) {
     let ids = send::<W>(&messages, 2).await;
     let sizes = Sizes::default();
     let executor = noting::<W>(&messages, full(10), &sizes, |_, _| Ok(Outcome::Done)).await;
-    db.counts(JobState::Running, 2).await;
+    crate::support::eventually(PATIENCE, async || executor.stats().in_flight == 2).await;
     assert_eq!(*sizes.lock().unwrap(), [] as [usize; 0]);
     let stats = executor.shutdown(PATIENCE).await.unwrap();
     assert_eq!((stats.done, stats.released), (2, 0));
@@ -267,7 +267,7 @@ pub(crate) async fn a_shutdown_without_patience_gives_a_batch_back<W: World>(db:
         .start()
         .await
         .unwrap();
-    db.counts(JobState::Running, 2).await;
+    crate::support::eventually(PATIENCE, async || executor.stats().in_flight == 2).await;
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().released, 2);
     for id in ids {
         let detail = db.jobs().detail(id).await;

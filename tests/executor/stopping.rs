@@ -35,7 +35,7 @@ pub(crate) async fn a_shutdown_waits_for_its_handlers<W: World>(db: &W) {
     let gate = Gate::closed();
     let executor = holding::<W>(&messages, 4, &gate).await;
     let ids = send::<W>(&messages, 4).await;
-    db.counts(JobState::Running, 4).await;
+    gate.waiting(4).await;
     let stopping = tokio::spawn(executor.shutdown(Duration::from_secs(20)));
     // It has stopped claiming: jobs sent now stay.
     let jobs = db.jobs();
@@ -76,7 +76,7 @@ pub(crate) async fn a_shutdown_releases_what_did_not_finish<W: World>(db: &W) {
     let gate = Gate::closed();
     let executor = holding::<W>(&messages, 4, &gate).await;
     let ids = send::<W>(&messages, 6).await;
-    db.counts(JobState::Running, 4).await;
+    gate.waiting(4).await;
     let begun = Instant::now();
     let stats = executor.shutdown(Duration::from_millis(100)).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -114,7 +114,7 @@ pub(crate) async fn a_dropped_executor_releases_its_jobs<W: World>(db: &W) {
     let gate = Gate::closed();
     let executor = holding::<W>(&messages, 4, &gate).await;
     let ids = send::<W>(&messages, 4).await;
-    db.counts(JobState::Running, 4).await;
+    gate.waiting(4).await;
     drop(executor);
     db.counts(JobState::Waiting, 4).await;
     assert!(db.jobs().all().await.iter().all(|job| job.attempt == 0));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
 use jobwright::{CommandExecutor, NewJob, Outcome};
 
 use crate::support::environment::{Gate, World, lease};
@@ -33,7 +32,7 @@ pub(crate) async fn a_stop_starts_no_other_job_of_its_group<W: World>(db: &W) {
     let mut cx = messages.begin();
     let ids: Vec<_> = (0..5).map(|n| cx.send(NewJob::json("wait", &n).exclusive("instance-1")).unwrap()).collect();
     cx.commit().await.unwrap();
-    db.counts(JobState::Running, 1).await;
+    gate.waiting(1).await;
     // The first poll begins the shutdown; the job ends after that.
     let mut stopping = std::pin::pin!(executor.shutdown(Duration::from_secs(60)));
     assert!(futures_util::poll!(stopping.as_mut()).is_pending());

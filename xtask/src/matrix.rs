@@ -108,7 +108,9 @@ fn on(version: &str, package: &str, pooling: &str, options: &Options, urls: &Url
         _ => POOLED,
     };
     let profile = if options.short { "ci" } else { "default" };
-    let mut command = run::cargo(["nextest", "run", "--package", "jobwright", "--profile", profile, "-E", filter]);
+    // The workspace, as the other tests: for the package alone, features differ, and every dependency would be built anew.
+    let filter = format!("package(jobwright) & ({filter})");
+    let mut command = run::cargo(["nextest", "run", "--workspace", "--profile", profile, "-E", &filter]);
     command.envs(urls.variables());
     command.env("DATABASE_URL", server.url()).env("PGBOUNCER_URL", pooler.url());
     command.env("JOBWRIGHT_TEST_POSTGRES_BIN", programs.folder());

@@ -49,7 +49,7 @@ use crate::store::{Claimed, ScanCursor, ScanRange, SharedCursor};
 const FROM_START: Duration = Duration::from_secs(1);
 /// A scan from the start that took no longer than this needs no rest: on a clean table it is one descent of the index.
 const CHEAP: Duration = Duration::from_millis(20);
-/// The rest after an expensive scan, as a multiple of its extra time. So such scans take about a seventeenth of the time at most.
+/// The rest after an expensive scan, as a multiple of its extra time. So that extra time is at most a seventeenth of all.
 const REST: u32 = 16;
 /// How far back a scan starts while there is no backlog: one to two times this. It finds the rows of transactions that commit sooner than
 /// this after their insert, and walks over rows that died meanwhile. Under a backlog, a scan for rows that were passed over ends there.

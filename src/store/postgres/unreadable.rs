@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
+use super::error::unanswered;
 use super::job_columns::JobPositions;
 use super::rows;
 use super::settle::settle;
@@ -27,9 +28,9 @@ use crate::store::{Settlement, Verdict};
 /// begins no claim of other queues.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the search lasts at least, while it has removed nothing. A claim that is given up keeps its rows locked until the server has
-/// written out the one that it is at, which nothing interrupts: up to a gigabyte, and many seconds of a slow server.
-const WRITTEN_OUT: Duration = Duration::from_secs(15);
+/// The search gives up no sooner than this, while it has removed nothing. A claim that was given up keeps its rows locked until the server
+/// has written out the one that it is at, which nothing interrupts: up to a gigabyte, and seconds of a slow server.
+const WRITTEN_OUT: Duration = Duration::from_secs(10);
 
 /// Returns why the server can't send a row, or `None` if the error has another cause.
 pub(super) fn refusal(error: &Error) -> Option<String> {
@@ -148,8 +149,9 @@ impl Search<'_> {
     async fn dead_letter(&mut self, one: Found, why: &str) -> Result<()> {
         let gone = loop {
             match dead_letter(self.shared, self.node, one, why).await {
-                // Its row is still locked by the claim.
-                Err(error) if error.kind() == ErrorKind::Timeout && !self.is_over() => {}
+                // The server cancelled the statement, most likely because the claim still locks the row. One without an answer is not
+                // repeated: it may still be waiting, or have taken effect.
+                Err(error) if error.kind() == ErrorKind::Timeout && !unanswered(&error) && !self.is_over() => {}
                 gone => break gone?,
             }
         };
