@@ -176,6 +176,29 @@ async fn what_takes_too_long_to_send_keeps_nothing_back() {
     assert!(kilobytes < 2 << 20, "this process grew to {kilobytes} kB");
 }
 
+/// As when a slow server still writes it out for a claim that was given up.
+#[tokio::test]
+async fn a_bomb_that_is_locked_for_longer_than_a_call_may_take_is_removed() {
+    let range = Range::laid().await;
+    let hasty = range.db.waiting_at_most(Duration::from_secs(2)).await;
+    let node = hasty.node().await;
+    let held = range.db.hold("lock table {schema}.dead_letter_job in access exclusive mode").await;
+    let until_cancelled = async {
+        eventually(Duration::from_secs(30), async || held.waiter().await.is_some()).await;
+        let first = held.waiter().await;
+        eventually(Duration::from_secs(30), async || {
+            held.waiter().await.is_some_and(|waiter| first.as_ref() != Some(&waiter))
+        })
+        .await;
+        held.commit().await;
+    };
+    // Whether the claim runs out of time depends on the machine.
+    let request = everything(node);
+    let (_, ()) = tokio::join!(hasty.claim(&request), until_cancelled);
+    let dead = range.db.client().await.query("select id from dead_letter_job", &[]).await.unwrap();
+    assert_eq!(dead.iter().map(|row| row.get(0)).collect::<Vec<uuid::Uuid>>(), [uuid::Uuid::from(range.sent[1])]);
+}
+
 /// It is within the limit that its installation has set.
 #[tokio::test]
 async fn a_large_job_beside_a_bomb_is_no_bomb() {

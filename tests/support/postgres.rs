@@ -160,6 +160,13 @@ impl Held {
         self.0.query_one(waiting, &[]).await.unwrap().get(0)
     }
 
+    /// Returns a transaction that waits for such a lock. A statement that is tried again has another one.
+    pub(crate) async fn waiter(&self) -> Option<String> {
+        let waiter = "select virtualtransaction from pg_locks
+                      where not granted and pg_backend_pid() = any (pg_blocking_pids(pid)) limit 1";
+        self.0.query_opt(waiter, &[]).await.unwrap().map(|row| row.get(0))
+    }
+
     /// Commits the transaction.
     pub(crate) async fn commit(self) {
         self.0.batch_execute("commit").await.unwrap();
