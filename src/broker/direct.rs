@@ -9,10 +9,10 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOpti
 use lapin::types::FieldTable;
 
 use super::Broker;
+use super::dedicated::DedicatedConnection;
 use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::Outgoing;
-use super::session::Session;
 
 /// The result of publishing a direct reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) enum Direct {
 /// A connection for direct replies that are published one after the other.
 pub(crate) struct Directly<'b> {
     hub: &'b Hub,
-    session: Option<Session>,
+    connection: DedicatedConnection<'b>,
     /// Whether there was no connection or no answer: the next reply would wait as long.
     given_up: bool,
 }
@@ -36,7 +36,8 @@ pub(crate) struct Directly<'b> {
 impl Broker {
     /// Returns a line for direct replies. It connects with the first reply.
     pub(crate) fn directly(&self) -> Directly<'_> {
-        Directly { hub: &self.hub, session: None, given_up: false }
+        let connection = DedicatedConnection::new(&self.hub, "direct");
+        Directly { hub: &self.hub, connection, given_up: false }
     }
 }
 
@@ -46,27 +47,11 @@ impl Directly<'_> {
         if self.given_up || !self.hub.mode_tracker.is_up() {
             return Direct::NotSent;
         }
-        // A bad address ended it.
-        let open = self.session.take().filter(|session| session.connection().status().connected());
-        let session = match open {
-            Some(session) => session,
-            None => match connect(self.hub).await {
-                Some(session) => session,
-                None => return self.give_up(),
-            },
-        };
-        let channel = match session.channel().await {
-            Ok(channel) => channel,
-            Err(failure) => {
-                tracing::debug!("no channel for a direct reply: {}", failure.text());
-                return self.give_up();
-            }
-        };
+        let Some(channel) = self.connection.channel().await else { return self.give_up() };
         let outcome = deliver(self.hub, &channel, message).await;
         if channel.status().connected() {
             let _ = within(CLOSING, channel.close(200, "OK".into())).await;
         }
-        self.session = Some(session);
         match outcome {
             Ok(()) => Direct::Delivered,
             Err(Undelivered::Before(Failure::Missing(_))) => Direct::Lost("who waited for it is gone".to_owned()),
@@ -87,22 +72,8 @@ impl Directly<'_> {
     }
 
     pub(crate) async fn close(self) {
-        if let Some(session) = self.session {
-            session.close().await;
-        }
+        self.connection.close().await;
     }
-}
-
-/// Connects to the first of the addresses that answers.
-async fn connect(hub: &Hub) -> Option<Session> {
-    let name = format!("jobwright direct {}", std::process::id());
-    for at in 0..hub.addresses.len() {
-        match Session::connect(hub.addresses.at(at), &name, hub.number(), hub.rpc()).await {
-            Ok(session) => return Some(session),
-            Err(failure) => tracing::debug!("no connection for a direct reply: {}", failure.text()),
-        }
-    }
-    None
 }
 
 /// Why a message was not delivered.

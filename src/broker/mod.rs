@@ -4,11 +4,13 @@
 mod acks;
 mod address;
 mod declare;
+mod dedicated;
 mod direct;
 mod failure;
 mod handle;
 mod hub;
 mod inspect;
+mod isolated;
 mod link;
 mod message;
 mod mode;

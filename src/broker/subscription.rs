@@ -26,6 +26,8 @@ use crate::backoff::Reconnect;
 const RESUBSCRIBE: Duration = Duration::from_secs(5);
 /// How long answers still go out after the subscription was dropped.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a queue may leave attempts to consume unanswered before operators are told. Restarts and elections take less.
+const UNANSWERED: Duration = Duration::from_secs(20);
 /// The most answers put into frames together.
 const ANSWERS: usize = 10_000;
 
@@ -129,6 +131,25 @@ struct Attended {
     prefetch_window: PrefetchWindow,
 }
 
+/// Since when a queue has given no answer.
+#[derive(Default)]
+struct Unanswered {
+    since: Option<Instant>,
+    told: bool,
+}
+
+impl Unanswered {
+    /// Takes in a failed attempt to consume. Returns whether operators should now hear of it, for the first time.
+    fn is_news(&mut self, failure: &Failure, started: Instant) -> bool {
+        if !matches!(failure, Failure::Timeout(_)) {
+            *self = Self::default();
+            return false;
+        }
+        let long = self.since.get_or_insert(started).elapsed() >= UNANSWERED;
+        long && !std::mem::replace(&mut self.told, true)
+    }
+}
+
 /// How a channel ended.
 enum SubscriptionEnd {
     /// The subscription is no longer wanted.
@@ -140,16 +161,23 @@ impl Task {
     async fn run(mut self) {
         let mut delays = Reconnect::new(RESUBSCRIBE);
         let mut sessions = self.hub.line(Side::Consume).subscribe();
+        let mut unanswered = Unanswered::default();
         while !self.over() {
             let started = Instant::now();
             let ended = match self.consume().await {
                 Ok(mut attended) => {
+                    unanswered = Unanswered::default();
                     let ended = self.attend(&mut attended).await;
                     // Useless now: the broker will deliver them again, to any consumer.
                     self.inbox.clear();
                     ended
                 }
-                Err(failure) => SubscriptionEnd::Broken(failure),
+                Err(failure) => {
+                    if unanswered.is_news(&failure, started) {
+                        self.warn_of_silence();
+                    }
+                    SubscriptionEnd::Broken(failure)
+                }
             };
             let SubscriptionEnd::Broken(failure) = ended else { break };
             tracing::debug!("no messages from {}: {}", self.queue, failure.text());
@@ -173,6 +201,15 @@ impl Task {
             }
         }
         self.inbox.close();
+    }
+
+    fn warn_of_silence(&self) {
+        tracing::warn!(
+            queue = self.queue,
+            "broker {} is up, but this queue has given no answer for {UNANSWERED:?}: nothing can be received from it, and jobs for executors \
+             are claimed from the table; see whether it has a leader (rabbitmq-queues quorum_status)",
+            self.hub.addresses
+        );
     }
 
     fn over(&self) -> bool {

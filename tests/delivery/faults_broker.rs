@@ -10,6 +10,7 @@ use crate::load::Load;
 use crate::site::{Site, brisk, keeper, note, send};
 use crate::support::environment::{Gate, PATIENCE, World};
 use crate::support::eventually;
+use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
 
@@ -160,5 +161,32 @@ async fn blocked_by_an_alarm_under_load() {
         blocking(|| rabbit.calm());
         scene.resumed().await;
     }
+    scene.end(load).await;
+}
+
+/// A quorum queue comes back from a crash without a leader: it exists, and answers nobody. See `PrivateRabbit::kill`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_without_leader_is_reported_and_its_jobs_go_by_the_table() {
+    let logs = Logs::capture();
+    let mut rabbit = blocking(PrivateRabbit::start);
+    let Some(mut scene) = Scene::open(&rabbit).await else { return };
+    let load = scene.load();
+    scene.resumed().await;
+    let queue = scene.site.names().deliveries("default");
+    blocking(|| rabbit.kill_before_it_saves(&queue));
+    scene.cut_off().await;
+    blocking(|| rabbit.run());
+    for messages in [&scene.producer, &scene.elsewhere] {
+        messages.broker().unwrap().up_within(LONG).await.unwrap();
+    }
+    let address = rabbit.address();
+    let warned = async || logs.about(&address, "WARN").iter().any(|line| line.contains(&queue));
+    eventually(LONG, warned).await;
+    scene.works(100).await;
+    // What an operator does about it.
+    blocking(|| println!("{}", rabbit.ctl(&["delete_queue", &queue])));
+    scene.resumed().await;
+    let told = logs.about(&address, "WARN").iter().filter(|line| line.contains(&queue)).count();
+    assert_eq!(told, 1, "it is said once");
     scene.end(load).await;
 }

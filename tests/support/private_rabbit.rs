@@ -111,8 +111,21 @@ impl PrivateRabbit {
         self.ctl(&["start_app"]);
     }
 
-    /// Kills the server without closing connections.
+    /// Kills the server without closing connections, once it has saved the names of its queues: it does that when they were not looked at
+    /// for half a second, and one that was not saved comes back without its messages, and with no leader for ever.
     pub(crate) fn kill(&mut self) {
+        self.ctl(&["eval", "dets:sync(ra_directory_reverse)."]);
+        self.end();
+    }
+
+    /// Kills the server as it is just before it has saved the name of this queue.
+    pub(crate) fn kill_before_it_saves(&mut self, queue: &str) {
+        let delete = format!("dets:delete(ra_directory_reverse, '%2F_{queue}'), dets:sync(ra_directory_reverse).");
+        self.ctl(&["eval", &delete]);
+        self.end();
+    }
+
+    fn end(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         // The script and the Erlang VM under it are one process group, created for them.
         let _ = Command::new("sh")
@@ -175,7 +188,7 @@ impl PrivateRabbit {
 
 impl Drop for PrivateRabbit {
     fn drop(&mut self) {
-        self.kill();
+        self.end();
         // The port mapper forgets a dead node soon, and ends only when it knows none.
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {

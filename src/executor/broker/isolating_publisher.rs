@@ -1,7 +1,8 @@
 //! Publishing messages that may end the channel they are published on.
 //!
 //! A message that the broker can't parse ends the channel, and everything else on it goes unanswered too. The broker does not say which
-//! message it was. So a message that went unanswered once is published alone, where a missing answer is its own fault.
+//! message it was. So a message that went unanswered once is published alone, over a connection that nothing else uses: there a missing
+//! answer is its own fault.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -61,14 +62,12 @@ impl IsolatingPublisher {
         for ((at, id), outcome) in places.into_iter().zip(outcomes) {
             outcomes_of[at] = self.outcome_of(id, outcome, false);
         }
+        let mut isolated = broker.isolated();
         for (at, id, message) in alone {
-            let outcome = broker.publish(vec![message]).await.pop().unwrap_or(Published::NotSent);
+            let outcome = isolated.publish(&message).await;
             outcomes_of[at] = self.outcome_of(id, outcome, true);
-            // The channel is gone, and there is a pause before the next one.
-            if outcomes_of[at] == PublishOutcome::Unanswered {
-                break;
-            }
         }
+        isolated.close().await;
         outcomes_of
     }
 

@@ -1,0 +1,58 @@
+//! A connection that nothing else uses, for messages that may end it.
+
+use lapin::Channel;
+
+use super::hub::Hub;
+use super::session::Session;
+
+/// It connects when the first channel is opened, and again after the broker has ended it.
+pub(super) struct DedicatedConnection<'b> {
+    hub: &'b Hub,
+    /// What it is for, in the name that the broker shows.
+    purpose: &'static str,
+    session: Option<Session>,
+}
+
+impl<'b> DedicatedConnection<'b> {
+    pub(super) fn new(hub: &'b Hub, purpose: &'static str) -> Self {
+        Self { hub, purpose, session: None }
+    }
+
+    /// Opens a channel. `None`: the broker does not answer, or refuses.
+    pub(super) async fn channel(&mut self) -> Option<Channel> {
+        let open = self.session.take().filter(|session| session.connection().status().connected());
+        let session = match open {
+            Some(session) => session,
+            None => self.connect().await?,
+        };
+        match session.channel().await {
+            Ok(channel) => {
+                self.session = Some(session);
+                Some(channel)
+            }
+            Err(failure) => {
+                tracing::debug!("no channel on the connection for {}: {}", self.purpose, failure.text());
+                None
+            }
+        }
+    }
+
+    /// Connects to the first of the addresses that answers.
+    async fn connect(&self) -> Option<Session> {
+        let hub = self.hub;
+        let name = format!("jobwright {} {}", self.purpose, std::process::id());
+        for at in 0..hub.addresses.len() {
+            match Session::connect(hub.addresses.at(at), &name, hub.number(), hub.rpc()).await {
+                Ok(session) => return Some(session),
+                Err(failure) => tracing::debug!("no connection for {}: {}", self.purpose, failure.text()),
+            }
+        }
+        None
+    }
+
+    pub(super) async fn close(self) {
+        if let Some(session) = self.session {
+            session.close().await;
+        }
+    }
+}
