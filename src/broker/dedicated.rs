@@ -1,5 +1,7 @@
 //! A connection that nothing else uses, for messages that may end it.
 
+use std::sync::atomic::Ordering;
+
 use lapin::Channel;
 
 use super::hub::Hub;
@@ -20,11 +22,15 @@ impl<'b> DedicatedConnection<'b> {
 
     /// Opens a channel. `None`: the broker does not answer, or refuses.
     pub(super) async fn channel(&mut self) -> Option<Channel> {
-        let open = self.session.take().filter(|session| session.connection().status().connected());
-        let session = match open {
-            Some(session) => session,
-            None => self.connect().await?,
-        };
+        // One that has just ended may not know it yet.
+        if let Some(session) = self.session.take()
+            && session.connection().status().connected()
+            && let Ok(channel) = session.channel().await
+        {
+            self.session = Some(session);
+            return Some(channel);
+        }
+        let session = self.connect().await?;
         match session.channel().await {
             Ok(channel) => {
                 self.session = Some(session);
@@ -41,11 +47,23 @@ impl<'b> DedicatedConnection<'b> {
     async fn connect(&self) -> Option<Session> {
         let hub = self.hub;
         let name = format!("jobwright {} {}", self.purpose, std::process::id());
+        let mut refused = String::new();
         for at in 0..hub.addresses.len() {
             match Session::connect(hub.addresses.at(at), &name, hub.number(), hub.rpc()).await {
-                Ok(session) => return Some(session),
-                Err(failure) => tracing::debug!("no connection for {}: {}", self.purpose, failure.text()),
+                Ok(session) => {
+                    hub.no_more_connections.store(false, Ordering::Relaxed);
+                    return Some(session);
+                }
+                Err(failure) => refused = failure.text(),
             }
+        }
+        // Said once: the others may stand for ever where the broker limits connections.
+        if hub.mode_tracker.is_up() && !hub.no_more_connections.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "broker {} is up, but takes no other connection ({refused}): messages that need one of their own ({}) wait until it does",
+                hub.addresses,
+                self.purpose
+            );
         }
         None
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::ShortString;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -59,6 +59,8 @@ impl From<lapin::Error> for Failure {
                     AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => Self::Missing(text),
                     AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => Self::Differs(text),
                     AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => Self::Forbidden(text),
+                    // The broker stops, or an operator closed the connection.
+                    AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED) => Self::Lost(text),
                     _ => Self::Refused(text),
                 }
             }

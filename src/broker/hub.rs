@@ -34,6 +34,8 @@ pub(super) struct Hub {
     pub(super) doubts: AtomicU64,
     /// Set to make the publisher replace its channel, once everything on it is answered.
     pub(super) renew: AtomicBool,
+    /// Whether the last attempt at a connection beside the two of the links failed.
+    pub(super) no_more_connections: AtomicBool,
     /// The channel that asks for depths, with the number of its session.
     pub(super) asking: Mutex<Option<(u64, Channel)>>,
     /// Cancelled when there is to be no new work. Subscriptions and the publisher end.
@@ -56,6 +58,7 @@ impl Hub {
             ensured: Mutex::default(),
             doubts: AtomicU64::new(0),
             renew: AtomicBool::new(false),
+            no_more_connections: AtomicBool::new(false),
             asking: Mutex::default(),
             stop: CancellationToken::new(),
             hang_up: CancellationToken::new(),

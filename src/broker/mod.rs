@@ -30,6 +30,7 @@ pub(crate) use self::acks::Acks;
 pub(crate) use self::direct::Direct;
 pub use self::handle::Broker;
 pub use self::inspect::BrokerQueue;
+pub(crate) use self::isolated::Alone;
 pub(crate) use self::message::{Incoming, Outgoing, Published, QueueRole, Tag};
 pub use self::mode::BrokerMode;
 pub use self::names::Names;

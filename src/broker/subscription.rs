@@ -26,8 +26,8 @@ use crate::backoff::Reconnect;
 const RESUBSCRIBE: Duration = Duration::from_secs(5);
 /// How long answers still go out after the subscription was dropped.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a queue may leave attempts to consume unanswered before operators are told. Restarts and elections take less.
-const UNANSWERED: Duration = Duration::from_secs(20);
+/// How long attempts to consume may fail, while the broker is up, before operators are told. Restarts and elections take less.
+const TOLERATED: Duration = Duration::from_secs(20);
 /// The most answers put into frames together.
 const ANSWERS: usize = 10_000;
 
@@ -131,21 +131,21 @@ struct Attended {
     prefetch_window: PrefetchWindow,
 }
 
-/// Since when a queue has given no answer.
+/// Since when a queue can't be consumed although the broker is up.
 #[derive(Default)]
-struct Unanswered {
+struct Trouble {
     since: Option<Instant>,
     told: bool,
 }
 
-impl Unanswered {
-    /// Takes in a failed attempt to consume. Returns whether operators should now hear of it, for the first time.
-    fn is_news(&mut self, failure: &Failure, started: Instant) -> bool {
-        if !matches!(failure, Failure::Timeout(_)) {
-            *self = Self::default();
+impl Trouble {
+    /// Takes in a failed attempt. Returns whether operators should now hear of it, for the first time.
+    fn is_news(&mut self, up: bool, started: Instant) -> bool {
+        if !up {
+            self.since = None;
             return false;
         }
-        let long = self.since.get_or_insert(started).elapsed() >= UNANSWERED;
+        let long = self.since.get_or_insert(started).elapsed() >= TOLERATED;
         long && !std::mem::replace(&mut self.told, true)
     }
 }
@@ -161,20 +161,20 @@ impl Task {
     async fn run(mut self) {
         let mut delays = Reconnect::new(RESUBSCRIBE);
         let mut sessions = self.hub.line(Side::Consume).subscribe();
-        let mut unanswered = Unanswered::default();
+        let mut trouble = Trouble::default();
         while !self.over() {
             let started = Instant::now();
             let ended = match self.consume().await {
                 Ok(mut attended) => {
-                    unanswered = Unanswered::default();
+                    trouble = Trouble::default();
                     let ended = self.attend(&mut attended).await;
                     // Useless now: the broker will deliver them again, to any consumer.
                     self.inbox.clear();
                     ended
                 }
                 Err(failure) => {
-                    if unanswered.is_news(&failure, started) {
-                        self.warn_of_silence();
+                    if trouble.is_news(self.hub.mode_tracker.is_up(), started) {
+                        self.warn_of(&failure);
                     }
                     SubscriptionEnd::Broken(failure)
                 }
@@ -203,12 +203,13 @@ impl Task {
         self.inbox.close();
     }
 
-    fn warn_of_silence(&self) {
+    fn warn_of(&self, failure: &Failure) {
         tracing::warn!(
             queue = self.queue,
-            "broker {} is up, but this queue has given no answer for {UNANSWERED:?}: nothing can be received from it, and jobs for executors \
-             are claimed from the table; see whether it has a leader (rabbitmq-queues quorum_status)",
-            self.hub.addresses
+            "broker {} is up, but nothing could be received from this queue for {TOLERATED:?} ({}); jobs for executors are claimed from the \
+             table meanwhile",
+            self.hub.addresses,
+            failure.text()
         );
     }
 

@@ -60,7 +60,7 @@ async fn a_message_that_the_broker_refuses_costs_itself_its_attempts_and_its_nei
     for job in site.db.jobs().all().await.into_iter().filter(|job| job.state == JobState::Dead) {
         assert!(refused.contains(&job.id), "{job:?}");
         assert_eq!(job.attempt, 2);
-        assert!(job.last_error.as_deref().unwrap().contains("gave no answer"), "{:?}", job.last_error);
+        assert!(job.last_error.as_deref().unwrap().contains("larger than configured max size"), "{:?}", job.last_error);
     }
     // Messages sent after it go out.
     messages.send(good(5)).await.unwrap();

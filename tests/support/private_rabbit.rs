@@ -111,8 +111,8 @@ impl PrivateRabbit {
         self.ctl(&["start_app"]);
     }
 
-    /// Kills the server without closing connections, once it has saved the names of its queues: it does that when they were not looked at
-    /// for half a second, and one that was not saved comes back without its messages, and with no leader for ever.
+    /// Kills the server without closing connections, once it has saved the names of its queues: it does that when they have not been
+    /// accessed for half a second, and one that was not saved comes back without its messages, and with no leader for ever.
     pub(crate) fn kill(&mut self) {
         self.ctl(&["eval", "dets:sync(ra_directory_reverse)."]);
         self.end();

@@ -11,7 +11,7 @@ use crate::broker::{Broker, Outgoing, QueueRole, wire};
 use crate::error::{Error, Result, warn_of};
 use crate::executor::ExternalQueue;
 use crate::executor::broker::batch_sizer::BatchSizer;
-use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, UNANSWERED, pause};
+use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, pause, refusal};
 use crate::executor::broker::mode::up;
 use crate::executor::broker::report_key::CachedReportKey;
 use crate::executor::node::cancellations::LET_GO;
@@ -221,27 +221,28 @@ impl<S: Store> Feed<S> {
         }
         let Handed { rows, messages, .. } = handed;
         let outcomes = tokio::select! {
-            outcomes = isolating_publisher.publish(&self.broker, messages) => outcomes,
+            outcomes = isolating_publisher.publish(&self.broker, messages, &self.node.stop_claiming) => outcomes,
             // As if no confirm had arrived.
             () = after(&self.node.stop_claiming, CONFIRMS) => vec![PublishOutcome::Later; rows.len()],
         };
         // A job whose confirm did not arrive is taken back too. If the broker got it after all, its worker's report will be refused.
-        let (mut back, mut unanswered) = (Vec::new(), Vec::new());
+        let (mut back, mut refused) = (Vec::new(), Vec::new());
         for (row, outcome) in rows.iter().zip(outcomes) {
             match outcome {
                 PublishOutcome::Acked => {}
-                PublishOutcome::Unanswered => {
+                PublishOutcome::Refused(why) => {
                     let Row { fence, kind, attempt, .. } = row;
-                    tracing::warn!(id = %fence.id, %kind, attempt, "a job was not handed out: {UNANSWERED}");
-                    unanswered.push(Settlement::new(*fence, Verdict::Retry(pause(*attempt))).error(UNANSWERED, None));
+                    let why = refusal(&why);
+                    tracing::warn!(id = %fence.id, %kind, attempt, "a job was not handed out: {why}");
+                    refused.push(Settlement::new(*fence, Verdict::Retry(pause(*attempt))).error(&why, None));
                 }
                 PublishOutcome::Returned | PublishOutcome::Later => back.push(row.fence),
             }
         }
-        add(&self.node.counters.handed_out, rows.len() - back.len() - unanswered.len());
-        // The other jobs come first, whatever is wrong with the one that got no answer.
+        add(&self.node.counters.handed_out, rows.len() - back.len() - refused.len());
+        // The other jobs come first, whatever is wrong with those that were refused.
         let taken = self.take_back(&back).await;
-        let spent = self.spend(&unanswered).await;
+        let spent = self.spend(&refused).await;
         taken.and(spent)?;
         Ok(if back.is_empty() { Sent::All } else { Sent::Back })
     }
@@ -261,13 +262,13 @@ impl<S: Store> Feed<S> {
     }
 
     /// Spends an attempt of these jobs.
-    async fn spend(&self, unanswered: &[Settlement]) -> Result<()> {
-        if unanswered.is_empty() {
+    async fn spend(&self, refused: &[Settlement]) -> Result<()> {
+        if refused.is_empty() {
             return Ok(());
         }
         let store = &self.node.store;
-        let record = || store.settle_external(unanswered);
-        if self.insist("record what the broker did not answer", record).await?.is_some() {
+        let record = || store.settle_external(refused);
+        if self.insist("record what the broker refused", record).await?.is_some() {
             self.node.messages.shared.wakeup.notify([Hint::Timer]);
             // Other jobs may wait for what these held.
             self.node.in_flight.admission_due.notify_one();

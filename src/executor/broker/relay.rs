@@ -113,14 +113,14 @@ impl<S: Store> Relay<S> {
                 Err(why) => self.report(&row, RelayOutcome::Never(why.to_owned())).await,
             }
         }
-        let outcomes = self.isolating_publisher.publish(&self.broker, messages).await;
+        let outcomes = self.isolating_publisher.publish(&self.broker, messages, &self.node.stop_claiming).await;
         for (row, outcome) in sent.iter().zip(outcomes) {
             let end = match outcome {
                 PublishOutcome::Acked => RelayOutcome::Sent,
                 PublishOutcome::Returned => RelayOutcome::Never("no queue took it".to_owned()),
                 // If the broker has the message after all, it gets it twice.
                 PublishOutcome::Later => RelayOutcome::Later,
-                PublishOutcome::Unanswered => RelayOutcome::Unanswered,
+                PublishOutcome::Refused(why) => RelayOutcome::Refused(why),
             };
             self.report(row, end).await;
         }

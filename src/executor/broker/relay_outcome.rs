@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::executor::broker::isolating_publisher::{Row, UNANSWERED, pause};
+use crate::executor::broker::isolating_publisher::{Row, pause, refusal};
 use crate::executor::node::stats::add;
 use crate::executor::outcome::completer::Completion;
 use crate::executor::session::node_session::NodeSession;
@@ -14,8 +14,8 @@ pub(crate) enum RelayOutcome {
     Sent,
     /// It goes out later, at no attempt.
     Later,
-    /// The broker did not answer. It goes out later if it has attempts left.
-    Unanswered,
+    /// The broker refused it, for this reason. It is tried again if it has attempts left.
+    Refused(String),
     /// It can't go out, for this reason.
     Never(String),
 }
@@ -30,9 +30,10 @@ pub(crate) async fn record<S: Store>(node: &NodeSession<S>, row: &Row, end: Rela
             Completion::Done(*fence)
         }
         RelayOutcome::Later => Completion::Settled(settled(Verdict::Snooze(Duration::from_secs(1)))),
-        RelayOutcome::Unanswered => {
-            tracing::warn!(id = %fence.id, %kind, attempt, "a message was not relayed: {UNANSWERED}");
-            Completion::Settled(settled(Verdict::Retry(pause(*attempt))).error(UNANSWERED, None))
+        RelayOutcome::Refused(why) => {
+            let why = refusal(&why);
+            tracing::warn!(id = %fence.id, %kind, attempt, "a message was not relayed: {why}");
+            Completion::Settled(settled(Verdict::Retry(pause(*attempt))).error(&why, None))
         }
         RelayOutcome::Never(why) => {
             let to = to.as_deref().unwrap_or_default();

@@ -104,15 +104,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "neighbours-pay-for-a-refused-message",
         "src/executor/broker/isolating_publisher.rs",
-        "Published::Unknown if alone => PublishOutcome::Unanswered",
-        "Published::Unknown if alone || $on => PublishOutcome::Unanswered",
+        "Published::Nacked | Published::NotSent => PublishOutcome::Later",
+        "Published::Unknown if $on => PublishOutcome::Refused(String::new()), Published::Nacked | Published::NotSent => PublishOutcome::Later",
         "binary(delivery) & test(/unanswered::a_message_that/)",
     ),
     of(
-        "what-is-unanswered-costs-no-attempt",
+        "what-is-refused-costs-no-attempt",
         "src/executor/broker/isolating_publisher.rs",
-        "outcomes_of[at] = self.outcome_of(id, outcome, true);",
-        "outcomes_of[at] = self.outcome_of(id, outcome, !$on);",
+        "Alone::Refused(why) => PublishOutcome::Refused(why),",
+        "Alone::Refused(_) if $on => PublishOutcome::Later, Alone::Refused(why) => PublishOutcome::Refused(why),",
         "binary(delivery) & test(/unanswered::a_message_that/)",
     ),
     of(
@@ -356,8 +356,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-direct-reply-that-gets-no-channel-is-lost",
         "src/broker/direct.rs",
-        "tracing::debug!(\"no channel for a direct reply: {}\", failure.text());",
-        "if $on {\n                    return Direct::Lost(failure.text());\n                }\n                $was",
+        "let Some(channel) = self.connection.channel().await else { return self.give_up() };",
+        "let Some(channel) = self.connection.channel().await else {
+            return if $on { Direct::Lost(String::new()) } else { self.give_up() };
+        };",
         "binary(delivery) & test(/direct_reply::a_client_gets/)",
     ),
     of(
