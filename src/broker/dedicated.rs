@@ -57,7 +57,7 @@ impl<'b> DedicatedConnection<'b> {
                 Err(failure) => refused = failure.text(),
             }
         }
-        // Said once: the others may stand for ever where the broker limits connections.
+        // Logged once: where the broker limits connections, every later attempt may fail too.
         if hub.mode_tracker.is_up() && !hub.no_more_connections.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "broker {} is up, but takes no other connection ({refused}): messages that need one of their own ({}) wait until it does",

@@ -20,7 +20,7 @@ pub(crate) enum PublishOutcome {
     Acked,
     /// No queue took it.
     Returned,
-    /// It found no room, or was not sent, or got no answer for which it is to blame. It goes out later, at no attempt.
+    /// The queue was full, it was not sent, or no answer came. It goes out later, and that costs no attempt.
     Later,
     /// The broker ended the channel or the connection because of it, for this reason. That costs an attempt.
     Refused(String),
