@@ -9,6 +9,7 @@ use lapin::BasicProperties;
 use crate::amqp_client::headers;
 use crate::site::Site;
 use crate::support::environment::{PATIENCE, World, patient};
+use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::support::{TestDb, amqp_url, eventually};
@@ -65,6 +66,37 @@ async fn a_message_that_the_broker_refuses_costs_itself_its_attempts_and_its_nei
     // Messages sent after it go out.
     messages.send(good(5)).await.unwrap();
     assert_eq!(client.take(&heard).await.text(), "5");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// The broker takes no connection beside those that exist: what has to be published alone waits, at no attempt, and operators hear of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_needs_a_connection_of_its_own_waits_while_the_broker_takes_no_more() {
+    if amqp_url().is_none() {
+        return;
+    }
+    let logs = Logs::capture();
+    let server = PrivateRabbit::start_with("max_message_size = 20000\n", "[].\n");
+    let Some(site) = Site::<Pg<false>>::on(server.url()).await else { return };
+    let (messages, client) = (site.messages().await, site.client().await);
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    let heard = client.listen(&site.names().events(), "#").await;
+    let executor =
+        CommandExecutor::builder(site.messages().await).config(patient()).without_handlers().start().await.unwrap();
+    let open = || server.ctl(&["list_connections", "--no-table-headers", "pid"]).lines().count();
+    server.ctl(&["set_vhost_limits", &format!("{{\"max-connections\": {}}}", open())]);
+    let mut cx = messages.begin();
+    let refused = cx.send(NewJob::event("told", &"x".repeat(30_000)).max_attempts(1)).unwrap();
+    cx.send(NewJob::event("told", &1).max_attempts(1)).unwrap();
+    cx.commit().await.unwrap();
+    let address = server.address();
+    let warned = || logs.about(&address, "WARN").iter().filter(|line| line.contains("no other connection")).count();
+    eventually(PATIENCE, async || warned() > 0).await;
+    assert_eq!(site.db.jobs().count(JobState::Dead).await, 0);
+    assert_eq!(warned(), 1, "it is said once");
+    server.ctl(&["clear_vhost_limits"]);
+    assert_eq!(client.take(&heard).await.text(), "1");
+    site.db.reaches(refused, JobState::Dead).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
