@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use jobwright::BrokerMode;
 use jobwright::broker::testing::{self, Published};
 
+use crate::broker::{SOON, TestSite, messages, receive, up};
 use crate::support::eventually;
 use crate::support::logs::Logs;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::{SOON, TestSite, messages, receive, up};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_a_blocked_connection() {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use jobwright::broker::testing::{self, Published};
 use jobwright::{Broker, BrokerConfig, BrokerMode};
 
+use crate::broker::{SOON, TestSite, message, messages, receive, up};
 use crate::support::eventually;
 use crate::support::proxy::Proxy;
-use crate::{SOON, TestSite, message, messages, receive, up};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_confirms_that_get_lost_are_unknown_in_time() {

@@ -3,10 +3,10 @@
 use jobwright::broker::testing::{self, Published};
 use jobwright::{Broker, BrokerMode};
 
+use crate::broker::{SOON, TestSite, deliveries, messages, receive};
 use crate::support::eventually;
 use crate::support::logs::Logs;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::{SOON, TestSite, deliveries, messages, receive};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_a_broker_that_comes_and_goes() {
@@ -31,7 +31,7 @@ async fn faults_a_broker_that_comes_and_goes() {
     let acks = subscription.acks();
     let mut works = async |first: &str| {
         eventually(SOON, async || {
-            testing::publish(&broker, vec![crate::message(&queue, first)]).await == [Published::Acked]
+            testing::publish(&broker, vec![crate::broker::message(&queue, first)]).await == [Published::Acked]
         })
         .await;
         // An earlier message may be delivered again.

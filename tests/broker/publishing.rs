@@ -4,8 +4,8 @@ use jobwright::BrokerConfig;
 use jobwright::broker::testing::{self, Outgoing, Published};
 use lapin::types::AMQPValue;
 
+use crate::broker::{SOON, TestSite, message, messages, outcomes, up, waiting};
 use crate::support::eventually;
-use crate::{SOON, TestSite, message, messages, outcomes, up, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_is_confirmed_in_the_callers_order() {
@@ -123,7 +123,7 @@ async fn tls_to_a_plain_port_is_refused_clearly() {
     assert!(!error.contains("guest:guest"), "{error}");
 }
 
-/// Compares our publisher with a bare client: `cargo nextest run --test broker --run-ignored only throughput`.
+/// Compares our publisher with a bare client: `cargo nextest run broker::publishing --run-ignored only`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn throughput() {

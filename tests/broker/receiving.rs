@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use jobwright::broker::testing::{self, Published, Tag};
 
+use crate::broker::{SOON, TestSite, deliveries, message, messages, receive, waiting};
 use crate::support::eventually;
-use crate::{SOON, TestSite, deliveries, message, messages, receive, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prefetch_bounds_what_is_not_acked() {
@@ -87,7 +87,7 @@ async fn a_deleted_queue_is_declared_and_consumed_again() {
 async fn without_the_right_to_declare_a_subscription_waits_for_its_queue() {
     let Some(place) = TestSite::shared() else { return };
     let config = place.config().declare(false);
-    let broker = crate::up(&config).await;
+    let broker = crate::broker::up(&config).await;
     let queue = broker.names().deliveries("q");
     let mut subscription = testing::subscribe(&broker, &queue, 10);
     let mut nothing = Vec::new();
@@ -122,7 +122,7 @@ async fn close_waits_for_confirms() {
     };
     eventually(SOON, async || broker.stats().unconfirmed > 0 || publishing.is_finished()).await;
     broker.close(Duration::from_secs(10)).await;
-    assert_eq!(crate::outcomes(&publishing.await.unwrap(), Published::Acked), 3000);
+    assert_eq!(crate::broker::outcomes(&publishing.await.unwrap(), Published::Acked), 3000);
     assert!(!broker.mode().is_up());
     assert_eq!(testing::publish(&broker, messages(&queue, 1)).await, [Published::NotSent]);
 }

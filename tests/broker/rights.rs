@@ -6,8 +6,8 @@ use jobwright::broker::TopologyState;
 use jobwright::broker::testing::{self, Published};
 use jobwright::{Broker, BrokerConfig};
 
+use crate::broker::{TestSite, deliveries, messages, receive, up};
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::{TestSite, deliveries, messages, receive, up};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_of_rights_are_said_clearly() {

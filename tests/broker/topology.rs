@@ -2,7 +2,7 @@ use jobwright::Broker;
 use jobwright::broker::testing;
 use jobwright::broker::{TopologyItem, TopologyState};
 
-use crate::{TestSite, deliveries, up};
+use crate::broker::{TestSite, deliveries, up};
 
 fn queues() -> Vec<String> {
     vec!["q".to_owned()]
@@ -39,7 +39,7 @@ async fn quorum_queues_are_declared_too() {
     let broker = up(&config).await;
     testing::ensure(&broker, &deliveries()).await.unwrap();
     let queue = broker.names().deliveries("q");
-    assert_eq!(crate::waiting(&broker, &queue).await, Some(0));
+    assert_eq!(crate::broker::waiting(&broker, &queue).await, Some(0));
     assert!(all(&broker.check(&queues(), &[]).await.unwrap()[3..6], &TopologyState::Present));
 }
 
@@ -48,11 +48,11 @@ async fn dead_letters_arrive_whatever_their_key() {
     let Some(place) = TestSite::shared() else { return };
     let broker = place.broker().await;
     testing::ensure(&broker, &deliveries()).await.unwrap();
-    let mut message = crate::message("any.key", "poison");
+    let mut message = crate::broker::message("any.key", "poison");
     message.exchange = broker.names().dead();
     assert_eq!(testing::publish(&broker, vec![message]).await, [testing::Published::Acked]);
     let mut dead = testing::subscribe(&broker, &broker.names().dead(), 1);
-    assert_eq!(crate::receive(&mut dead, 1).await[0].body, b"poison");
+    assert_eq!(crate::broker::receive(&mut dead, 1).await[0].body, b"poison");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,7 +74,7 @@ async fn a_return_makes_us_look_again() {
     testing::ensure(&broker, &deliveries()).await.unwrap();
     let queue = broker.names().deliveries("q");
     place.delete(&queue).await;
-    assert_eq!(testing::publish(&broker, crate::messages(&queue, 1)).await, [testing::Published::Returned]);
+    assert_eq!(testing::publish(&broker, crate::broker::messages(&queue, 1)).await, [testing::Published::Returned]);
     testing::ensure(&broker, &deliveries()).await.unwrap();
-    assert_eq!(testing::publish(&broker, crate::messages(&queue, 1)).await, [testing::Published::Acked]);
+    assert_eq!(testing::publish(&broker, crate::broker::messages(&queue, 1)).await, [testing::Published::Acked]);
 }

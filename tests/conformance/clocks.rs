@@ -9,8 +9,8 @@ use jobwright::store::schedules::ScheduleInfo;
 use jobwright::store::{JobState, Rule, Scope};
 use jobwright::{Misfire, NewJob, NewSchedule, Schedule, Unique};
 
-use crate::groups::sound;
-use crate::schedules::{fire, moments, read};
+use crate::conformance::groups::sound;
+use crate::conformance::schedules::{fire, moments, read};
 use crate::support::jobs::{LATER, hand_out_number, job, jobs, message};
 use crate::support::{Jobs, SqlDb, eventually};
 

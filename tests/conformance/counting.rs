@@ -12,7 +12,7 @@ pub(crate) use self::rules::{
     not_under_the_rule_of_all_kinds, other_rules_count_what_runs, rules_that_come_and_go,
     what_ran_before_is_found_after_a_claim_that_counted,
 };
-use crate::groups::sound;
+use crate::conformance::groups::sound;
 use crate::support::jobs::{claim_number, ids, job, jobs};
 use crate::support::postgres::Pg;
 use crate::support::{Jobs, TestDb as _};

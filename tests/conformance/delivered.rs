@@ -5,7 +5,7 @@ use jobwright::store::engine::Verdict;
 use jobwright::{Fence, JobId, NewJob};
 use tokio::task::JoinSet;
 
-use crate::hidden_rows::{held, send};
+use crate::conformance::hidden_rows::{held, send};
 use crate::support::jobs::{LATER, NOBODY, claim_number, fences, hand_out_number, ids, job, jobs, set};
 use crate::support::{Jobs, TestDb};
 

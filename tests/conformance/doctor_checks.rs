@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::store::{Rule, Scope};
 
-use crate::groups::sound;
+use crate::conformance::groups::sound;
 use crate::support::SqlDb;
 use crate::support::jobs::{job, jobs};
 

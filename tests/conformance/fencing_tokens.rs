@@ -6,7 +6,7 @@ use jobwright::store::engine::{ClaimRequest, ExternalDone, Preclaim, ScanRange, 
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{ClaimNumber, Fence, HandOutNumber, JobId};
 
-use crate::fencing::all_refused;
+use crate::conformance::fencing::all_refused;
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, claim_number, job, message};
 

@@ -6,7 +6,7 @@ use jobwright::store::engine::{GroupClaim, GroupsClaimed, Removed, UnitOfWork as
 use jobwright::store::{HistoryFilter, JobFilter, JobState, Rule, Scope, Store as _};
 use jobwright::{Fence, Job, JobId, Keep, NewJob, NodeId};
 
-use crate::groups::sound;
+use crate::conformance::groups::sound;
 use crate::support::jobs::{LATER, claim_number, ids, job, jobs, set};
 use crate::support::postgres::Pg;
 use crate::support::{Jobs, SqlDb as _, TestDb as _};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jobwright::store::engine::MaintenanceDue;
 
-use crate::maintenance::{SOON, due, hand_out};
-use crate::schedules::daily;
+use crate::conformance::maintenance::{SOON, due, hand_out};
+use crate::conformance::schedules::daily;
 use crate::support::TestDb;
 use crate::support::jobs::job;
 

@@ -9,7 +9,7 @@ use jobwright::store::{Action, AffectedJobs, AuditFilter, Change, DueChange, Job
 use jobwright::{JobId, NewJob, NewSchedule, Schedule, Unique, parse_duration};
 use serde_json::json;
 
-use crate::list_show_status::one_of_each;
+use crate::conformance::list_show_status::one_of_each;
 use crate::support::jobs::{LATER, affected, claim_number, job, jobs, message};
 use crate::support::{Jobs, TestDb};
 

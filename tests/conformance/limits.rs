@@ -6,8 +6,8 @@ use jobwright::Fence;
 use jobwright::store::engine::RuleEdit;
 use jobwright::store::{JobState, Rule, Scope, ShareBy};
 
-use crate::groups::sound;
-use crate::hidden_rows::{self, held};
+use crate::conformance::groups::sound;
+use crate::conformance::hidden_rows::{self, held};
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, claim_number, fences, hand_out_number, ids, job, jobs};
 

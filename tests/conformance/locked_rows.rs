@@ -8,7 +8,7 @@ use jobwright::store::{JobFilter, JobState, Released, Rule, Scope, Store};
 use jobwright::{DatabaseConfig, Fence, JobId};
 use tokio::time::timeout;
 
-use crate::schedules::{daily, days_ago};
+use crate::conformance::schedules::{daily, days_ago};
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, messages};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

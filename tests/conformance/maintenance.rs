@@ -7,7 +7,7 @@ use jobwright::NewJob;
 use jobwright::store::engine::MaintenanceDue;
 use jobwright::store::{Rule, Scope};
 
-use crate::schedules::daily;
+use crate::conformance::schedules::daily;
 use crate::support::jobs::{hand_out_number, job};
 use crate::support::{Jobs, TestDb, eventually};
 

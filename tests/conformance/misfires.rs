@@ -8,7 +8,7 @@ use jobwright::store::engine::schedules::fire_due;
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{Misfire, NewSchedule, Overlap, SCHEDULED_AT, Schedule};
 
-use crate::schedules::{DAY, daily, days_ago, every_day, fire, fire_since, moments, put_new, read};
+use crate::conformance::schedules::{DAY, daily, days_ago, every_day, fire, fire_since, moments, put_new, read};
 use crate::support::TestDb;
 use crate::support::jobs::{fences, hand_out_number, job};
 

@@ -5,7 +5,7 @@ use jobwright::store::engine::Hint;
 use jobwright::store::schedules::PutOutcome;
 use jobwright::{NewSchedule, Overlap, Schedule};
 
-use crate::schedules::{fire_since, put_new, read};
+use crate::conformance::schedules::{fire_since, put_new, read};
 use crate::support::TestDb;
 use crate::support::jobs::job;
 

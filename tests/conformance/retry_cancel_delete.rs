@@ -6,7 +6,7 @@ use jobwright::store::JobState::{Dead, External, Running, Suspended, Timer, Wait
 use jobwright::store::{AffectedJobs, JobFilter, JobState};
 use jobwright::{JobId, NewJob};
 
-use crate::list_show_status::{EVERYWHERE, one_of_each};
+use crate::conformance::list_show_status::{EVERYWHERE, one_of_each};
 use crate::support::jobs::{LATER, affected, job, jobs};
 use crate::support::{Jobs, TestDb};
 

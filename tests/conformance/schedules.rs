@@ -207,7 +207,7 @@ pub(crate) async fn put_again<T: TestDb>(db: &T) {
     assert_eq!((end.anchor, end.next_at), (other_time.anchor, other_time.next_at));
     let zoned = Schedule::in_zone("30 2 * * *", "Europe/Berlin").unwrap();
     put_new(&store, NewSchedule::new("s", zoned.clone(), job())).await;
-    assert_eq!(crate::schedules::read(&store, "s").await.spec.schedule, zoned);
+    assert_eq!(crate::conformance::schedules::read(&store, "s").await.spec.schedule, zoned);
 }
 
 /// Many programs put the schedule at once when they start.

@@ -7,7 +7,7 @@ use jobwright::store::{JobState, Store};
 use jobwright::{JobId, JobMessage, NewJob, Submission};
 use tokio::task::JoinSet;
 
-use crate::hidden_rows::held;
+use crate::conformance::hidden_rows::held;
 use crate::support::jobs::{LATER, job, message};
 use crate::support::{Jobs, TestDb, eventually};
 

@@ -9,7 +9,7 @@ use jobwright::store::{JobFilter, JobState, Released, Rule, Scope};
 use jobwright::{Fence, Job, JobId, NewJob, NodeId};
 use tokio::task::JoinSet;
 
-use crate::groups::sound;
+use crate::conformance::groups::sound;
 use crate::support::jobs::{LATER, NOBODY, claim_number, hand_out_number, ids, job, with_version};
 use crate::support::{Jobs, TestDb, eventually};
 

@@ -6,7 +6,7 @@ use jobwright::NewJob;
 use jobwright::store::engine::{Expired, Verdict};
 use jobwright::store::{JobFilter, JobState};
 
-use crate::groups::sound;
+use crate::conformance::groups::sound;
 use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs};
 use crate::support::{Jobs, TestDb, eventually};
 

@@ -6,10 +6,10 @@ use jobwright::store::engine::{Settlement, UnitOfWork, Verdict};
 use jobwright::store::{JobFilter, Rule, Scope, Store};
 use jobwright::{JobId, NewJob, Unique};
 
-use crate::groups::sound;
+use crate::conformance::groups::sound;
+use crate::conformance::uniques::{one, try_send};
 use crate::support::jobs::{LATER, fences, ids, job, messages, set, with_version};
 use crate::support::{Jobs, TestDb};
-use crate::uniques::{one, try_send};
 
 /// More keys than are looked up one by one.
 pub(crate) const MANY: usize = 20;

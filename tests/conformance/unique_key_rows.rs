@@ -4,12 +4,12 @@ use jobwright::store::engine::{GroupClaim, OwnedInsert, Preclaim, UnitOfWork};
 use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Fence, Job, JobId, NewJob, Unique};
 
-use crate::groups::sound;
+use crate::conformance::groups::sound;
+use crate::conformance::unique_key_release::{MANY, is_free, many};
+use crate::conformance::uniques::one;
 use crate::support::jobs::{LATER, claim_number, fences, job, messages, set};
 use crate::support::postgres::Pg;
 use crate::support::{Jobs, TestDb, eventually};
-use crate::unique_key_release::{MANY, is_free, many};
-use crate::uniques::one;
 
 async fn keys<const POOLED: bool>(db: &Pg<POOLED>) -> i64 {
     db.client().await.query_one("select count(*) from unique_key", &[]).await.unwrap().get(0)

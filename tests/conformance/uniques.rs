@@ -7,7 +7,7 @@ use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{ErrorKind, JobId, NewJob, Submission, Unique};
 use serde_json::json;
 
-use crate::groups::sound;
+use crate::conformance::groups::sound;
 use crate::support::jobs::{LATER, hand_out_number, ids, job, message, messages};
 use crate::support::{Jobs, TestDb, eventually};
 

@@ -3,7 +3,7 @@
 use jobwright::store::engine::schedules::ScheduleQuery;
 use jobwright::store::{Rule, Scope, ShareBy};
 
-use crate::schedules::{daily, days_ago, fire};
+use crate::conformance::schedules::{daily, days_ago, fire};
 use crate::support::SqlDb;
 use crate::support::jobs::{job, jobs};
 use crate::support::logs::Logs;

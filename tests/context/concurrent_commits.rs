@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jobwright::{ErrorKind, JobId, MessageServices, NewJob};
 use serde_json::value::RawValue;
 
-use crate::services::{Recording, Seen};
+use crate::context::services::{Recording, Seen};
 use crate::support::environment::{PATIENCE, World};
 use crate::support::jobs::{LATER, job, jobs};
 use crate::support::postgres::Pg;

@@ -7,7 +7,7 @@
 
 use jobwright::ErrorKind;
 
-use crate::services::{Audit, Recording, Refuses, Seen};
+use crate::context::services::{Audit, Recording, Refuses, Seen};
 use crate::support::TestDb;
 use crate::support::environment::World;
 use crate::support::jobs::job;

@@ -10,7 +10,7 @@ use jobwright::{
     MessageServices, NewJob, Outcome, Result, Unique, Written, async_trait,
 };
 
-use crate::services::Seen;
+use crate::context::services::Seen;
 use crate::support::environment::{World, at_once, patient, quick};
 use crate::support::jobs::job;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jobwright::store::{Rule, Scope};
 use jobwright::{CommandExecutor, NewJob, Outcome};
 
-use crate::site::{Site, brisk, note, send};
+use crate::delivery::site::{Site, brisk, note, send};
 use crate::support::environment::{PATIENCE, World};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobwright::store::JobState;
 use jobwright::{BrokerConfig, CommandExecutor, JobId, KindOptions, NewJob, Outcome};
 
-use crate::site::{Site, brisk, keeper, note, noting, send, wait};
+use crate::delivery::site::{Site, brisk, keeper, note, noting, send, wait};
 use crate::support::environment::{Gate, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

@@ -8,7 +8,7 @@ use lapin::BasicProperties;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::site::Site;
+use crate::delivery::site::Site;
 use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;

@@ -7,8 +7,8 @@ use jobwright::store::JobState;
 use jobwright::{JobId, MessageServices};
 use lapin::BasicProperties;
 
-use crate::amqp_client::headers;
-use crate::site::{Site, noting};
+use crate::delivery::amqp_client::headers;
+use crate::delivery::site::{Site, noting};
 use crate::support::environment::{PATIENCE, patient};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

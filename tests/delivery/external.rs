@@ -9,9 +9,9 @@ use jobwright::{
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, ShortString};
 
-use crate::amqp_client::{Client, Message, Tap};
-use crate::frames::{Confirms, Frames};
-use crate::site::Site;
+use crate::delivery::amqp_client::{Client, Message, Tap};
+use crate::delivery::frames::{Confirms, Frames};
+use crate::delivery::site::Site;
 use crate::support::environment::{PATIENCE, World as _, quick};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jobwright::{BrokerMode, CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
 
-use crate::load::Load;
-use crate::site::{Site, brisk, keeper, note, send};
+use crate::delivery::load::Load;
+use crate::delivery::site::{Site, brisk, keeper, note, send};
 use crate::support::environment::{Gate, PATIENCE, World};
 use crate::support::eventually;
 use crate::support::logs::Logs;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
 
-use crate::frames::{Confirms, Frames, Trigger};
-use crate::load::Load;
-use crate::site::{Site, brisk, note, noting, send};
+use crate::delivery::frames::{Confirms, Frames, Trigger};
+use crate::delivery::load::Load;
+use crate::delivery::site::{Site, brisk, note, noting, send};
 use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;

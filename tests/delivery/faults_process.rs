@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use jobwright::store::JobState;
 
-use crate::site::{Site, keeper, note, noting, send, wait};
+use crate::delivery::site::{Site, keeper, note, noting, send, wait};
+use crate::delivery::worker_process::{Orders, Role, create_sent, sent, told};
 use crate::support::environment::{Gate, PATIENCE, World, quick};
 use crate::support::postgres::Pg;
 use crate::support::process::Sign;
 use crate::support::proxy::Proxy;
 use crate::support::{TestDb, eventually};
-use crate::worker_process::{Orders, Role, create_sent, sent, told};
 
 /// Jobs that it ran are released with its lease; its unacknowledged deliveries go to others, some of them twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,7 +70,7 @@ async fn a_producer_is_killed_between_commit_and_publish() {
 async fn executors_are_killed_again_and_again_under_load() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let producer = site.messages().await;
-    let load = crate::load::Load::start(&producer, 5, Duration::from_millis(20));
+    let load = crate::delivery::load::Load::start(&producer, 5, Duration::from_millis(20));
     for round in 0..4 {
         let tells = Sign::new();
         let role = Role::Executor { concurrency: 20, lease: 1, sign: None };

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, NewJob};
 
-use crate::amqp_client::pointer;
-use crate::load::Load;
-use crate::site::{Site, brisk, keeper, note, noting, send, wait};
+use crate::delivery::amqp_client::pointer;
+use crate::delivery::load::Load;
+use crate::delivery::site::{Site, brisk, keeper, note, noting, send, wait};
 use crate::support::environment::{Gate, PATIENCE, World, patient};
 use crate::support::eventually;
 use crate::support::postgres::Pg;

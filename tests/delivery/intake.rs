@@ -7,8 +7,8 @@ use jobwright::{CommandExecutor, JobId, MessageServices};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::amqp_client::{Client, headers};
-use crate::site::{Site, noting};
+use crate::delivery::amqp_client::{Client, headers};
+use crate::delivery::site::{Site, noting};
 use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

@@ -9,8 +9,8 @@ use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 use lapin::BasicProperties;
 use lapin::types::AMQPValue;
 
-use crate::amqp_client::{headers, submission};
-use crate::site::{Site, noting};
+use crate::delivery::amqp_client::{headers, submission};
+use crate::delivery::site::{Site, noting};
 use crate::support::environment::{PATIENCE, patient};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually, unique};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jobwright::{CommandExecutor, ExternalQueue, NewJob};
 
-use crate::expensive_submissions::memory;
-use crate::site::Site;
+use crate::delivery::expensive_submissions::memory;
+use crate::delivery::site::Site;
 use crate::support::environment::{PATIENCE, patient};
 use crate::support::eventually;
 use crate::support::postgres::Pg;

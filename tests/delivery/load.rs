@@ -7,7 +7,7 @@ use jobwright::{JobId, MessageServices};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::site::{note, send};
+use crate::delivery::site::{note, send};
 
 /// A producer in the background.
 pub(crate) struct Load {

@@ -7,8 +7,8 @@ use jobwright::store::JobState;
 use jobwright::{Fence, JobId, KindOptions, NewJob};
 use lapin::BasicProperties;
 
-use crate::amqp_client::{Message, pointer};
-use crate::site::{Site, keeper, note, noting, send, wait};
+use crate::delivery::amqp_client::{Message, pointer};
+use crate::delivery::site::{Site, keeper, note, noting, send, wait};
 use crate::support::environment::{Gate, PATIENCE, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

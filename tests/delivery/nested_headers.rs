@@ -3,8 +3,8 @@
 use jobwright::JobId;
 use lapin::types::FieldTable;
 
-use crate::raw_frames::{Raw, nested};
-use crate::site::{Site, noting};
+use crate::delivery::raw_frames::{Raw, nested};
+use crate::delivery::site::{Site, noting};
 use crate::support::environment::{PATIENCE, patient};
 use crate::support::postgres::Pg;
 use crate::support::{amqp_url, eventually};

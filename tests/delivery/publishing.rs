@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{JobId, NewJob};
 
-use crate::amqp_client::{Client, Tap, pointer};
-use crate::site::{Site, note, noting, send};
+use crate::delivery::amqp_client::{Client, Tap, pointer};
+use crate::delivery::site::{Site, note, noting, send};
 use crate::support::environment::{World, patient, quick};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

@@ -6,8 +6,8 @@ use jobwright::store::{Rule, Scope};
 use jobwright::{CommandExecutor, ExternalQueue, JobId, NewJob, QueueType};
 use lapin::BasicProperties;
 
-use crate::amqp_client::submission;
-use crate::site::{Site, noting};
+use crate::delivery::amqp_client::submission;
+use crate::delivery::site::{Site, noting};
 use crate::support::environment::{PATIENCE, patient};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};

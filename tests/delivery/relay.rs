@@ -5,8 +5,8 @@ use std::time::Duration;
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 
-use crate::frames::{Confirms, Frames};
-use crate::site::{Site, brisk};
+use crate::delivery::frames::{Confirms, Frames};
+use crate::delivery::site::{Site, brisk};
 use crate::support::TestDb;
 use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::eventually;

@@ -7,9 +7,9 @@ use jobwright::{CommandExecutor, ExternalQueue};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::amqp_client::Message;
-use crate::external::{Paint, lease, paint, report};
-use crate::site::Site;
+use crate::delivery::amqp_client::Message;
+use crate::delivery::external::{Paint, lease, paint, report};
+use crate::delivery::site::Site;
 use crate::support::environment::{PATIENCE, World as _, quick};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb as _, eventually};

@@ -11,7 +11,7 @@ use jobwright::{
 };
 use lapin::{Connection, ConnectionProperties};
 
-use crate::amqp_client::Client;
+use crate::delivery::amqp_client::Client;
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease};
 use crate::support::postgres::Pg;
 use crate::support::{amqp_url, eventually, unique};

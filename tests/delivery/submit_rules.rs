@@ -8,8 +8,8 @@ use jobwright::store::JobState;
 use jobwright::{CommandExecutor, JobId, SubmitRule};
 use lapin::BasicProperties;
 
-use crate::amqp_client::{Client, headers};
-use crate::site::Site;
+use crate::delivery::amqp_client::{Client, headers};
+use crate::delivery::site::Site;
 use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;

@@ -6,8 +6,8 @@ use jobwright::store::JobState;
 use jobwright::{CommandExecutor, ExternalQueue, JobId, NewJob, Outcome};
 use lapin::BasicProperties;
 
-use crate::amqp_client::headers;
-use crate::site::Site;
+use crate::delivery::amqp_client::headers;
+use crate::delivery::site::Site;
 use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::logs::Logs;
 use crate::support::postgres::Pg;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, NewJob};
 
-use crate::external::{Paint, lease, paint};
-use crate::frames::Confirms;
-use crate::site::Site;
+use crate::delivery::external::{Paint, lease, paint};
+use crate::delivery::frames::Confirms;
+use crate::delivery::site::Site;
 use crate::support::environment::{PATIENCE, patient};
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;

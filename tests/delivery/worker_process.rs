@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::site::{Site, note};
+use crate::delivery::site::{Site, note};
 use crate::support::environment::{World, at_once, lease};
 use crate::support::postgres::Pg;
 use crate::support::process::{Sign, Worker, role};
@@ -72,7 +72,7 @@ impl Orders {
     }
 
     pub(crate) fn start(&self) -> Worker {
-        Worker::start("worker_process::process", &json!(self))
+        Worker::start(concat!(module_path!(), "::process"), &json!(self))
     }
 
     /// Returns the same orders, reporting to another file.

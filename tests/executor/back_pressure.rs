@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jobwright::store::{Rule, Scope, Store};
 use jobwright::{ErrorKind, MessageServices, NewJob, WhenFull};
 
-use crate::successful_jobs::{note, noting};
+use crate::executor::successful_jobs::{note, noting};
 use crate::support::environment::{PATIENCE, World};
 
 /// Fills a queue whose limit is one job.

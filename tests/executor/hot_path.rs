@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, JobId, KindOptions, MessageServices, NewJob, Outcome};
 
-use crate::refused_outcomes::Refusing;
+use crate::executor::refused_outcomes::Refusing;
 use crate::support::environment::{Gate, PATIENCE, World, patient};
 use crate::support::eventually;
 use crate::support::jobs::Jobs;

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use jobwright::store::JobState;
 use jobwright::{NewJob, NewSchedule, Schedule};
 
-use crate::successful_jobs::note;
+use crate::executor::successful_jobs::note;
+use crate::executor::wake_ups::with_nothing_to_do;
 use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};
-use crate::wake_ups::with_nothing_to_do;
 
 /// Each kind of maintenance also polls separately, but only every twelfth poll: not before 12 polls of 0.8 times this interval.
 const POLL: Duration = Duration::from_secs(3);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jobwright::store::{Action, AuditFilter, JobFilter, JobState, RetryOptions, Rule, Scope};
 use jobwright::{Admin, ErrorKind, NewJob, NewSchedule, Result, Schedule};
 
-use crate::successful_jobs::note;
+use crate::executor::successful_jobs::note;
 use crate::support::environment::World;
 
 /// Returns who did what, the oldest first.

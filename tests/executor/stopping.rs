@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, MessageServices, NewJob};
 
-use crate::hot_path::waiting_at;
+use crate::executor::hot_path::waiting_at;
 use crate::support::environment::{Gate, World, noting_behind, quick};
 
 /// Builds an executor whose jobs write a line and then wait at a gate.

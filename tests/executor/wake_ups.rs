@@ -7,7 +7,7 @@ use jobwright::store::JobState;
 use jobwright::{CommandExecutor, ExecutorConfig, JobError, MessageServices, NewJob, Outcome};
 use tokio_postgres::error::SqlState;
 
-use crate::successful_jobs::{note, noting, send_notes};
+use crate::executor::successful_jobs::{note, noting, send_notes};
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, patient};
 use crate::support::jobs::hand_out_number;
 use crate::support::postgres::Pg;

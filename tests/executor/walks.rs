@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jobwright::Keep;
 use jobwright::store::engine::testing::postgres_statements;
 
-use crate::query_plans::SESSION;
+use crate::executor::query_plans::SESSION;
 use crate::support::TestDb;
 use crate::support::postgres::Pg;
 

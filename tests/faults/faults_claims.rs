@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ledger_worker::{Does, send, start};
+use crate::faults::ledger_worker::{Does, send, start};
 use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::eventually;
 use crate::support::postgres::Pg;

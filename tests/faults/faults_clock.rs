@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use jobwright::JobId;
 use jobwright::store::JobState;
 
-use crate::ledger_worker::{Does, Orders, job, send};
+use crate::faults::ledger_worker::{Does, Orders, job, send};
 use crate::support::environment::{PATIENCE, World};
 use crate::support::fake_clock::library;
 use crate::support::postgres::Pg;

@@ -8,7 +8,7 @@ use jobwright::store::engine::testing;
 use jobwright::store::{JobState, Rule, Scope};
 use jobwright::{JobId, MessageServices, NewSchedule, NodeId, Overlap, Schedule};
 
-use crate::ledger_worker::{Does, Orders, job};
+use crate::faults::ledger_worker::{Does, Orders, job};
 use crate::support::environment::{PATIENCE, World};
 use crate::support::fake_clock::FakedClock;
 use crate::support::postgres::Pg;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, JobId, MessageServices, NewJob, Outcome};
 
-use crate::ledger_worker::{Does, job, send, start};
+use crate::faults::ledger_worker::{Does, job, send, start};
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, quick};
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, NewJob, Outcome};
 
-use crate::faults_database::behind;
-use crate::ledger_worker::{Does, send, start};
+use crate::faults::faults_database::behind;
+use crate::faults::ledger_worker::{Does, send, start};
 use crate::support::TestDb;
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, noting_behind, quick};
 use crate::support::eventually;
@@ -144,7 +144,7 @@ async fn blocked_threads_do_not_cost_the_lease() {
     let ids: Vec<_> = (0..4).map(|n| cx.send(NewJob::json("block", &n)).unwrap()).collect();
     cx.commit().await.unwrap();
     // Another node, in its own runtime, would release the jobs of this one.
-    let watcher = crate::ledger_worker::Orders::new(&db.config(), "watcher").start();
+    let watcher = crate::faults::ledger_worker::Orders::new(&db.config(), "watcher").start();
     db.drained().await;
     db.each_once(&ids).await;
     let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();

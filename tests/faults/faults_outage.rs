@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::{CommandExecutor, DatabaseConfig, MessageServices};
 
-use crate::ledger_worker::{Does, send, start};
+use crate::faults::ledger_worker::{Does, send, start};
 use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::logs::Logs;
 use crate::support::postgres::Pg;

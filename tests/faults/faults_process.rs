@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobwright::NewJob;
 use jobwright::store::JobState;
 
-use crate::ledger_worker::{Does, Orders, job, send, start};
+use crate::faults::ledger_worker::{Does, Orders, job, send, start};
 use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::postgres::Pg;
 use crate::support::process::Sign;

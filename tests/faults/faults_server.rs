@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jobwright::{ErrorKind, JobId, MessageServices};
 
-use crate::ledger_worker::{Does, job, send, start};
+use crate::faults::ledger_worker::{Does, job, send, start};
 use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;

@@ -8,7 +8,7 @@ use jobwright::store::{JobState, Store};
 use jobwright::{Fence, MessageServices, NewJob};
 use serde_json::json;
 
-use crate::ledger_worker::{Does, Orders, send, start};
+use crate::faults::ledger_worker::{Does, Orders, send, start};
 use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::jobs::{claim_number, node_info};
 use crate::support::postgres::Pg;
@@ -29,7 +29,7 @@ async fn sigstop_then_every_late_outcome_is_refused() {
     let (claimed, go, report) = (Sign::new(), Sign::new(), Sign::new());
     let config = db.config();
     let zombie = Worker::start(
-        "faults_zombie::zombie",
+        concat!(module_path!(), "::zombie"),
         &json!({
             "url": config.url.expose(), "schema": config.schema,
             "claimed": claimed.path(), "go": go.path(), "report": report.path(),

@@ -146,7 +146,7 @@ impl Orders {
 
     /// Starts it with a changed environment.
     pub(crate) fn start_with(&self, change: impl FnOnce(&mut std::process::Command)) -> Worker {
-        Worker::start_with("ledger_worker::worker", &json!(self), change)
+        Worker::start_with(concat!(module_path!(), "::worker"), &json!(self), change)
     }
 
     pub(crate) fn database(&self) -> DatabaseConfig {

@@ -8,8 +8,8 @@ use jobwright::JobId;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::cluster::Node;
-use crate::load::{Load, Sent};
+use crate::ha::cluster::Node;
+use crate::ha::load::{Load, Sent};
 
 /// Longer than anything takes unless it is broken.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
 
-use crate::server_processes::{Rig, free_port, processes_in, signal};
+use crate::ha::server_processes::{Rig, free_port, processes_in, signal};
 use crate::support::private_pg::programs;
 
 /// The longest that any step of a server may take on a busy machine.

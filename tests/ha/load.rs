@@ -11,9 +11,9 @@ use jobwright::{
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::cluster::Node;
-use crate::handler_barriers::Gates;
-use crate::scenario::{CALL, Stage, Way};
+use crate::ha::cluster::Node;
+use crate::ha::handler_barriers::Gates;
+use crate::ha::scenario::{CALL, Stage, Way};
 use crate::support::eventually;
 
 /// Longer than anything takes unless it is broken, on a busy machine.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use jobwright::JobId;
 use tokio_postgres::Client;
 
-use crate::accounting::{Account, back};
-use crate::load::Load;
-use crate::postgres::{Commits, pair, some};
-use crate::scenario::Stage;
+use crate::ha::accounting::{Account, back};
+use crate::ha::load::Load;
+use crate::ha::postgres::{Commits, pair, some};
+use crate::ha::scenario::Stage;
 use crate::support::environment::PATIENCE;
 use crate::support::eventually;
 
@@ -89,10 +89,10 @@ async fn lost_tail() {
 /// These jobs wait for the test, so they are not waited for.
 async fn back_without(
     load: &Load,
-    server: &crate::cluster::Node,
+    server: &crate::ha::cluster::Node,
     fault: Instant,
     gated: &[JobId],
-) -> crate::accounting::Back {
+) -> crate::ha::accounting::Back {
     let all = |load: &Load| load.book.lock().unwrap().sure.clone();
     let kept: Vec<_> = all(load).into_iter().filter(|sent| gated.contains(&sent.id)).collect();
     load.book.lock().unwrap().sure.retain(|sent| !gated.contains(&sent.id));

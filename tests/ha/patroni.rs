@@ -6,12 +6,12 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::accounting::{Account, back};
-use crate::cluster::{Node, make_certificate};
-use crate::load::Load;
-use crate::postgres::some;
-use crate::scenario::Stage;
-use crate::server_processes::{Rig, free_port};
+use crate::ha::accounting::{Account, back};
+use crate::ha::cluster::{Node, make_certificate};
+use crate::ha::load::Load;
+use crate::ha::postgres::some;
+use crate::ha::scenario::Stage;
+use crate::ha::server_processes::{Rig, free_port};
 use crate::support::private_pg::programs;
 
 /// A first start creates a database and a copy of it, on a busy machine.

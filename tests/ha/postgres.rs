@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::accounting::{Account, back};
-use crate::cluster::Node;
-use crate::load::Load;
-use crate::scenario::{CALL, Stage};
+use crate::ha::accounting::{Account, back};
+use crate::ha::cluster::Node;
+use crate::ha::load::Load;
+use crate::ha::scenario::{CALL, Stage};
 
 /// Whether a commit waits for the standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

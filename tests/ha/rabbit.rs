@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use jobwright::{BrokerConfig, MessageServices};
 
-use crate::accounting::{Account, back};
-use crate::load::Load;
-use crate::postgres::some;
-use crate::scenario::Stage;
-use crate::server_processes::{Rig, free_port};
+use crate::ha::accounting::{Account, back};
+use crate::ha::load::Load;
+use crate::ha::postgres::some;
+use crate::ha::scenario::Stage;
+use crate::ha::server_processes::{Rig, free_port};
 use crate::support::environment::PATIENCE;
 use crate::support::proxy::Proxy;
 
@@ -160,7 +160,7 @@ struct Crew {
 }
 
 impl Crew {
-    async fn start(stage: &Stage, server: &crate::cluster::Node, cluster: &Cluster) -> Self {
+    async fn start(stage: &Stage, server: &crate::ha::cluster::Node, cluster: &Cluster) -> Self {
         let (mut balancers, mut services) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             let balancer = Proxy::start(cluster.address(0)).await;
@@ -205,7 +205,7 @@ impl Crew {
         }
     }
 
-    async fn settle(mut self, title: &str, server: &crate::cluster::Node) -> Account {
+    async fn settle(mut self, title: &str, server: &crate::ha::cluster::Node) -> Account {
         let account = Account::settle(title, &mut self.load, server, false).await;
         let (done, delivered) = (self.load.done(), self.load.delivered());
         self.load.stop_executors().await;

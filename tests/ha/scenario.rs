@@ -7,8 +7,8 @@ use std::time::Duration;
 use jobwright::{DatabaseConfig, MessageServices};
 use tracing_subscriber::EnvFilter;
 
-use crate::cluster::Node;
-use crate::server_processes::Rig;
+use crate::ha::cluster::Node;
+use crate::ha::server_processes::Rig;
 use crate::support::proxy::Proxy;
 
 /// Deadlines of the clients: short, because their cost is part of the measurement.

@@ -8,10 +8,10 @@ use jobwright::{CommandExecutor, ExternalQueue, JobId, NewJob};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::amqp_client::headers;
-use crate::corpus::{Fate, Nasty, corpus};
-use crate::producer::{Post, Told};
-use crate::site::{Site, brisk, note, noting};
+use crate::delivery::amqp_client::headers;
+use crate::delivery::site::{Site, brisk, note, noting};
+use crate::hostile_input::corpus::{Fate, Nasty, corpus};
+use crate::hostile_input::producer::{Post, Told};
 use crate::support::environment::{PATIENCE, World as _};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb as _, eventually};
@@ -92,7 +92,7 @@ async fn submissions_are_stored_or_refused_and_good_ones_behind_them_run() {
         }
         let there = *told == Told::Taken && !reasons.contains_key(&number);
         check(nasty, there, &mut wrong);
-        if !there || nasty.said(&crate::corpus::Say::Id).is_some() {
+        if !there || nasty.said(&crate::hostile_input::corpus::Say::Id).is_some() {
             continue;
         }
         if ran.contains(&id.to_string()) {

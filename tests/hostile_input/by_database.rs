@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::by_broker::check;
-use crate::corpus::{Nasty, Say, corpus};
-use crate::producer::Told;
-use crate::site::{brisk, noting};
+use crate::delivery::site::{brisk, noting};
+use crate::hostile_input::by_broker::check;
+use crate::hostile_input::corpus::{Nasty, Say, corpus};
+use crate::hostile_input::producer::Told;
 use crate::support::environment::{PATIENCE, World as _};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb as _, eventually};
@@ -183,7 +183,7 @@ async fn by_the_library_it_is_stored_or_refused_and_good_ones_behind_it_run() {
                 let mut cx = messages.begin();
                 let sent = if number.is_multiple_of(2) {
                     let sent = cx.send(job).map(drop);
-                    good.push(cx.send(crate::site::note()).unwrap());
+                    good.push(cx.send(crate::delivery::site::note()).unwrap());
                     match (sent, cx.commit().await) {
                         (Ok(()), Err(error)) => {
                             // Together, or not at all.
@@ -210,7 +210,7 @@ async fn by_the_library_it_is_stored_or_refused_and_good_ones_behind_it_run() {
             }
         };
         check(&nasty, answer == Told::Taken, &mut wrong);
-        good.push(messages.send(crate::site::note()).await.unwrap());
+        good.push(messages.send(crate::delivery::site::note()).await.unwrap());
     }
     assert!(good.len() > 150, "{}", good.len());
     settled(&db, &told, &good).await;

@@ -172,7 +172,7 @@ async fn what_takes_too_long_to_send_keeps_nothing_back() {
     let dead: Vec<(uuid::Uuid, String)> = dead.iter().map(|row| (row.get(0), row.get(1))).collect();
     let reason = "can't be read: it has 983040001 bytes or more once it is written out";
     assert_eq!(dead, [near, far].map(|id| (id.into(), reason.to_owned())));
-    let kilobytes = crate::memory::peak(i32::try_from(std::process::id()).unwrap());
+    let kilobytes = crate::hostile_input::memory::peak(i32::try_from(std::process::id()).unwrap());
     assert!(kilobytes < 2 << 20, "this process grew to {kilobytes} kB");
 }
 
@@ -312,6 +312,6 @@ async fn a_bomb_that_is_sent_is_refused_before_it_goes_off() {
         assert_eq!(refused.code(), &tokio_postgres::error::SqlState::INVALID_PARAMETER_VALUE, "{refused:?}");
     }
     let pid: i32 = client.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
-    let kilobytes = crate::memory::peak(pid);
+    let kilobytes = crate::hostile_input::memory::peak(pid);
     assert!(kilobytes < 200 * 1024, "a process of the server grew to {kilobytes} kB");
 }

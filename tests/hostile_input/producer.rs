@@ -7,9 +7,9 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Connection, ConnectionProperties};
 
-use crate::amqp_client::Message;
-use crate::corpus::{Nasty, Say};
-use crate::raw_frames::{Raw, nested};
+use crate::delivery::amqp_client::Message;
+use crate::delivery::raw_frames::{Raw, nested};
+use crate::hostile_input::corpus::{Nasty, Say};
 
 /// Longer than a busy broker takes for a confirm.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -3,7 +3,7 @@ use jobwright::store::engine::testing;
 use jobwright::{NewJob, Payload};
 use lapin::types::AMQPValue;
 
-use crate::broker::Broker;
+use crate::interop::broker::Broker;
 use crate::support::amqp_url;
 
 /// All headers that a job may have exceed one AMQP frame: it arrives all the same, and so do the next ones.

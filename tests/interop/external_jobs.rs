@@ -8,8 +8,8 @@ use jobwright::store::JobState;
 use jobwright::{JobId, NewJob};
 use serde_json::{Value, json};
 
-use crate::programs::Stage;
-use crate::site::{HERE, Site, THERE};
+use crate::interop::programs::Stage;
+use crate::interop::site::{HERE, Site, THERE};
 use crate::support::TestDb as _;
 use crate::support::environment::{PATIENCE, World as _};
 use crate::support::eventually;
@@ -197,8 +197,8 @@ impl Stage {
     /// Returns the language's name for the class of an error.
     fn class(&self, name: &str) -> String {
         match self.language {
-            crate::programs::Language::Java => format!("Worker${name}"),
-            crate::programs::Language::Python => name.to_owned(),
+            crate::interop::programs::Language::Java => format!("Worker${name}"),
+            crate::interop::programs::Language::Python => name.to_owned(),
         }
     }
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use jobwright::broker::wire_testing;
 use serde_json::Value;
 
-use crate::programs::Stage;
+use crate::interop::programs::Stage;
 
 /// Jobs are submitted twice under the same ids, as after a failure: they are identical to the byte.
 pub(crate) async fn submits_what_we_read(stage: &Stage) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::broker::Broker;
+use crate::interop::broker::Broker;
 use crate::support::amqp_url;
 
 /// Longer than any of them takes: a virtual machine has to start on a busy computer.

@@ -7,8 +7,8 @@ use jobwright::broker::wire_testing;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::broker::{Broker, text};
-use crate::site::{HERE, Site, THERE};
+use crate::interop::broker::{Broker, text};
+use crate::interop::site::{HERE, Site, THERE};
 use crate::support::environment::{PATIENCE, World as _};
 use crate::support::{TestDb as _, amqp_url, eventually};
 

@@ -7,7 +7,7 @@ use jobwright::codec::{Codec as _, ContentKind, Label, Seal, SealKey};
 use jobwright::{JobId, Payload};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::programs::{Ended, Stage};
+use crate::interop::programs::{Ended, Stage};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 

@@ -7,7 +7,7 @@ use jobwright::{
     Postgres,
 };
 
-use crate::broker::Broker as Client;
+use crate::interop::broker::Broker as Client;
 use crate::support::environment::{PATIENCE, World as _};
 use crate::support::postgres::Pg;
 

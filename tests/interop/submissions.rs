@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lapin::BasicProperties;
 
-use crate::programs::Stage;
-use crate::site::{HERE, Site};
+use crate::interop::programs::Stage;
+use crate::interop::site::{HERE, Site};
 use crate::support::environment::World as _;
 use crate::support::{environment::PATIENCE, eventually};
 
@@ -48,7 +48,7 @@ impl Site<'_> {
             .with_message_id(id.into())
             .with_type("send-invoice".into())
             .with_content_type("application/json".into())
-            .with_headers(crate::broker::texts(&headers));
+            .with_headers(crate::interop::broker::texts(&headers));
         self.client.publish((String::new(), self.client.names.submit(), properties, b"null".to_vec())).await;
     }
 }

@@ -10,8 +10,8 @@ use lapin::types::ShortString;
 use lapin::{BasicProperties, message::Delivery};
 use serde_json::json;
 
-use crate::broker::{Broker, text, texts};
-use crate::site::{HERE, Site, THERE};
+use crate::interop::broker::{Broker, text, texts};
+use crate::interop::site::{HERE, Site, THERE};
 use crate::support::environment::{PATIENCE, World as _};
 use crate::support::{amqp_url, eventually};
 

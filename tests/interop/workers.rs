@@ -3,7 +3,7 @@ use jobwright::store::engine::testing;
 use jobwright::{Job, NewJob};
 use serde_json::{Value, json};
 
-use crate::programs::Stage;
+use crate::interop::programs::Stage;
 
 fn job(kind: &str) -> Job {
     let new = NewJob::json(kind, &json!({ "text": "Grüezi" })).queue("printing").header("tenant", "acme");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::compare_docs::{document, keys, quoted, read, root};
+use crate::known_problems::compare_docs::{document, keys, quoted, read, root};
 
 /// Returns the part of a document from this line up to the next heading.
 fn under<'a>(document: &'a str, heading: &str) -> &'a str {

@@ -13,7 +13,7 @@ use jobwright_model::claims::{
 use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
 use serde_json::json;
 
-use crate::play::{Player, Result, play, processes, same};
+use crate::model_replay::play::{Player, Result, play, processes, same};
 use crate::support::jobs::message;
 use crate::support::{Jobs, TestDb};
 
@@ -33,7 +33,7 @@ fn at_once(state: &State, action: Action) -> bool {
 pub(crate) async fn random_paths<T: TestDb>(db: &T) {
     let subject = claims(Rules::BUILT, 12, 2, None);
     let processes = processes(db, subject.bounds.processes.into()).await;
-    for (what, path) in crate::play::random_paths::<Ledger<'_, T>>(&subject, 20, at_once) {
+    for (what, path) in crate::model_replay::play::random_paths::<Ledger<'_, T>>(&subject, 20, at_once) {
         play(Ledger::new(db, &processes, subject).await, &path, &what).await;
     }
 }

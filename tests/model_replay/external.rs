@@ -10,7 +10,7 @@ use jobwright_model::external::{ATTEMPTS, Action, Copy, External, Faults, State}
 use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
 use serde_json::json;
 
-use crate::play::{Player, Result, play, processes, same};
+use crate::model_replay::play::{Player, Result, play, processes, same};
 use crate::support::jobs::{LATER, message};
 use crate::support::{Jobs, TestDb};
 
@@ -24,7 +24,7 @@ fn external(rules: Rules, jobs: u8, hand_outs: u8, network: u8, only: Option<Pro
 pub(crate) async fn random_paths<T: TestDb>(db: &T) {
     let subject = external(Rules::BUILT, 2, 12, 6, None);
     let nodes = processes(db, NODES).await;
-    for (what, path) in crate::play::random_paths::<HandOuts<'_>>(&subject, 150, |_, _| true) {
+    for (what, path) in crate::model_replay::play::random_paths::<HandOuts<'_>>(&subject, 150, |_, _| true) {
         play(HandOuts::new(db, &nodes, subject).await, &path, &what).await;
     }
 }

@@ -10,7 +10,7 @@ use jobwright_model::groups::{ATTEMPTS, Action, Faults, Groups, JOBS, PROCESSES,
 use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
 use serde_json::json;
 
-use crate::play::{Player, Result, play, processes, same};
+use crate::model_replay::play::{Player, Result, play, processes, same};
 use crate::support::jobs::message;
 use crate::support::{Jobs, SqlDb};
 
@@ -23,8 +23,9 @@ pub(crate) async fn random_paths<T: SqlDb>(db: &T) {
     let processes = processes(db, PROCESSES).await;
     for limit in [1, 2] {
         let subject = groups(Rules::BUILT, JOBS as u8, limit, 12, 2, None);
-        for (what, path) in
-            crate::play::random_paths::<Permits<'_, T>>(&subject, 20, |_, _| true).skip(limit - 1).step_by(2)
+        for (what, path) in crate::model_replay::play::random_paths::<Permits<'_, T>>(&subject, 20, |_, _| true)
+            .skip(limit - 1)
+            .step_by(2)
         {
             let what = format!("{what}, limit {limit}");
             play(Permits::new(db, &processes, subject).await, &path, &what).await;

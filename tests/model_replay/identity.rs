@@ -14,7 +14,7 @@ use jobwright_model::identity::{ATTEMPTS, Action, Identity, Innocent, SENDERS, S
 use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
 use serde_json::json;
 
-use crate::play::{Player, Result, play, same};
+use crate::model_replay::play::{Player, Result, play, same};
 use crate::support::jobs::message;
 use crate::support::oracle::Oracle;
 use crate::support::postgres::Pg;
@@ -53,7 +53,7 @@ impl Senders for Pg<false> {
 pub(crate) async fn random_paths<T: Senders>(db: &T) {
     let subject = Identity { rules: Rules::BUILT, crashes: 3, revivals: 3, again: true, only: None };
     let stores = stores(db).await;
-    for (what, path) in crate::play::random_paths::<Ids<'_, T>>(&subject, 20, |_, _| true) {
+    for (what, path) in crate::model_replay::play::random_paths::<Ids<'_, T>>(&subject, 20, |_, _| true) {
         play(Ids::new(db, &stores, subject).await, &path, &what).await;
     }
 }

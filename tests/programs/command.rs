@@ -10,7 +10,7 @@ use jobwright::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::Directory;
+use crate::programs::Directory;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 

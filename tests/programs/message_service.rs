@@ -4,7 +4,7 @@ use jobwright::{
     DatabaseConfig, FlushInto, MessageService, MessageServices, NewJob, Result, Sqlite, Written, async_trait,
 };
 
-use crate::Directory;
+use crate::programs::Directory;
 
 /// Writes a row of the audit for each message, and passes all messages on.
 struct Audit(Box<dyn MessageService<Sqlite>>);

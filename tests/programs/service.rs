@@ -8,7 +8,7 @@ use jobwright::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::Directory;
+use crate::programs::Directory;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 

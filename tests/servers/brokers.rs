@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use jobwright::{Broker, BrokerConfig};
 
+use crate::servers::{Silent, closed};
 use crate::support::amqp_url;
 use crate::support::certificates::Authority;
 use crate::support::environment::PATIENCE;
 use crate::support::eventually;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::support::proxy::Proxy;
-use crate::{Silent, closed};
 
 /// Returns `user:password@` and the rest behind the host.
 fn parts(url: &str) -> (String, String, String) {

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use jobwright::store::Store as _;
 use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, MessageServices, Outcome, Postgres};
 
+use crate::servers::{Silent, closed};
 use crate::support::environment::{PATIENCE, lease};
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
 use crate::support::proxy::Proxy;
 use crate::support::{TestDb, eventually};
-use crate::{Silent, closed};
 
 /// Returns the URL with more parameters.
 fn with(config: DatabaseConfig, parameters: &str) -> DatabaseConfig {

@@ -34,7 +34,7 @@ async fn a_full_disk_is_a_refusal_and_nothing_unknown() {
 #[tokio::test]
 async fn no_error_shows_a_password() {
     let Some(_) = Pg::<false>::create_empty().await else { return };
-    let nobody = crate::closed().await;
+    let nobody = crate::servers::closed().await;
     for password in [
         "sek%40qxz",
         "sek@qxz",

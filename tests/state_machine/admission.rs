@@ -8,9 +8,9 @@ use jobwright::store::engine::{ClaimRequest, ExternalDone, OperatorOptions, Sett
 use jobwright::store::{Action, Change, DueChange, JobFilter, JobState, JobSummary, Rule, Scope};
 use jobwright::{Fence, JobId, NewJob, NodeId};
 
-use crate::admission_ops::{MINUTE, Message, NODES, Op, QUEUES, RULES, make};
-use crate::admission_watch::Watch;
-use crate::player::Outcome;
+use crate::state_machine::admission_ops::{MINUTE, Message, NODES, Op, QUEUES, RULES, make};
+use crate::state_machine::admission_watch::Watch;
+use crate::state_machine::player::Outcome;
 use crate::support::jobs::{LATER, claim_number, hand_out_number, messages, node_info};
 use crate::support::{Jobs, SqlDb};
 

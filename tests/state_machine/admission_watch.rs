@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobwright::JobId;
 use jobwright::store::{JobFilter, JobState, JobSummary, Scope};
 
-use crate::admission_ops::{MUCH_LATER, Message, PerMinutes};
-use crate::player::Outcome;
+use crate::state_machine::admission_ops::{MUCH_LATER, Message, PerMinutes};
+use crate::state_machine::player::Outcome;
 
 type Key = (Scope, &'static str);
 

@@ -7,9 +7,9 @@ use jobwright::store::JobState;
 use jobwright::store::engine::{ExternalDone, Settlement, Verdict};
 use jobwright::{Fence, JobId, REPLY_QUEUE};
 
-use crate::ops::{AttemptOutcome, KINDS, QUEUES};
-use crate::player::{Claim, Outcome, Player, both, same, settlement, sorted, taken, taken_by};
-use crate::snapshot::Snapshot;
+use crate::state_machine::ops::{AttemptOutcome, KINDS, QUEUES};
+use crate::state_machine::player::{Claim, Outcome, Player, both, same, settlement, sorted, taken, taken_by};
+use crate::state_machine::snapshot::Snapshot;
 use crate::support::jobs::{LATER, claim_number, hand_out_number};
 
 impl Player {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::store::engine::ClaimRequest;
 
-use crate::player::Player;
+use crate::state_machine::player::Player;
 use crate::support::TestDb;
 use crate::support::jobs::{claim_number, job, messages, node_info};
 use crate::support::oracle::Oracle;

@@ -8,8 +8,8 @@ use jobwright::store::engine::{ClaimRequest, Inserted, MAX_HIDDEN, Preclaim, Sca
 use jobwright::store::{AffectedJobs, JobFilter, JobState};
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 
-use crate::ops::{AttemptOutcome, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
-use crate::snapshot::{self, Snapshot};
+use crate::state_machine::ops::{AttemptOutcome, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
+use crate::state_machine::snapshot::{self, Snapshot};
 use crate::support::Jobs;
 use crate::support::jobs::{LATER, claim_number, cursor, message, node_info};
 

@@ -12,8 +12,8 @@ use jobwright::store::schedules::{PutOutcome, ScheduleInfo};
 use jobwright::store::{Action, JobFilter, JobState, Store};
 use jobwright::{JobId, NewJob, NewSchedule, NodeId, Overlap, SCHEDULE, SCHEDULED_AT, Schedule};
 
-use crate::player::Outcome;
-use crate::schedules_model::{Model, NAMES, Op, Plan, TICK, Work};
+use crate::state_machine::player::Outcome;
+use crate::state_machine::schedules_model::{Model, NAMES, Op, Plan, TICK, Work};
 use crate::support::jobs::{LATER, node_info};
 use crate::support::{Jobs, SqlDb};
 

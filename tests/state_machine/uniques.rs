@@ -9,10 +9,10 @@ use jobwright::store::engine::{
 use jobwright::store::{Action, Change, JobFilter, JobState, Store};
 use jobwright::{ErrorKind, Fence, JobId, JobMessage, NodeId};
 
-use crate::player::Outcome;
+use crate::state_machine::player::Outcome;
+use crate::state_machine::uniques_model::{Forecast, Key, Ledger, MINUTE, Message, NODES, Op, QUEUES, States, Way};
 use crate::support::jobs::{LATER, claim_number, hand_out_number, messages, node_info};
 use crate::support::{Jobs, SqlDb};
-use crate::uniques_model::{Forecast, Key, Ledger, MINUTE, Message, NODES, Op, QUEUES, States, Way};
 
 pub(crate) struct Player<'a, T: SqlDb> {
     db: &'a T,

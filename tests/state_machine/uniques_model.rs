@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::player::Outcome;
+use crate::state_machine::player::Outcome;
 use crate::support::jobs::LATER;
 
 pub(crate) const NODES: usize = 2;

@@ -1,6 +1,6 @@
 //! Tests that run against each kind of database.
 
-#![allow(unused_macros, reason = "not each test binary has such tests")]
+#![allow(unused_macros, reason = "the stores have no such tests")]
 
 /// Defines a test for each case of each module, on a database file and on PostgreSQL.
 macro_rules! cases {
@@ -23,7 +23,7 @@ macro_rules! cases_on {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 if let Some(db) = <$db>::with_ledger().await {
-                    crate::$module::$case(&db).await;
+                    super::super::$module::$case(&db).await;
                 }
             })*
         })*

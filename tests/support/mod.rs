@@ -1,6 +1,6 @@
 //! Shared by the integration tests: databases of their own, shorthand for jobs, and deadlines.
 
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
+#![allow(dead_code, reason = "the two test programs use different parts of it")]
 
 #[macro_use]
 mod cases;
@@ -141,9 +141,14 @@ pub(crate) fn postgres_url() -> Option<String> {
     server("DATABASE_URL")
 }
 
-/// Returns a pgbouncer in transaction mode in front of that server; `None`: the run has to do without.
+/// Returns a pgbouncer in transaction mode; `None`: the run has to do without.
 pub(crate) fn pgbouncer_url() -> Option<String> {
     server("PGBOUNCER_URL")
+}
+
+/// Returns the PostgreSQL server behind that pgbouncer, which may be another one than the first; `None`: the run has to do without.
+pub(crate) fn pgbouncer_server_url() -> Option<String> {
+    server("PGBOUNCER_SERVER_URL")
 }
 
 /// Returns the RabbitMQ server for tests that do not disturb it; `None`: the run has to do without.

@@ -10,7 +10,7 @@ use jobwright::{DatabaseConfig, JobId, NodeId, Postgres};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 
-use super::{Jobs, SqlDb, TestDb, pgbouncer_url, postgres_url, unique};
+use super::{Jobs, SqlDb, TestDb, pgbouncer_server_url, pgbouncer_url, postgres_url, unique};
 
 /// With `POOLED`, the store connects through a pgbouncer in transaction mode.
 #[derive(Debug)]
@@ -194,11 +194,15 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
     const HEARS_HINTS: bool = !POOLED;
 
     async fn create_empty() -> Option<Self> {
-        let url = postgres_url()?;
-        let pooled = if POOLED { pgbouncer_url()? } else { url.clone() };
+        let (url, store_url) = if POOLED {
+            (pgbouncer_server_url()?, pgbouncer_url()?)
+        } else {
+            let url = postgres_url()?;
+            (url.clone(), url)
+        };
         CLEANED.get_or_init(|| remove_leftovers(&url)).await;
         let schema = Schema { name: unique("t_"), url };
-        let config = DatabaseConfig::url(pooled).schema(schema.name.clone()).pgbouncer(POOLED);
+        let config = DatabaseConfig::url(store_url).schema(schema.name.clone()).pgbouncer(POOLED);
         // Many tests share one server.
         let config = config.max_connections(4);
         let store = Postgres::connect(&config).await.unwrap();

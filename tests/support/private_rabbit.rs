@@ -181,7 +181,8 @@ impl PrivateRabbit {
             // A separate port mapper, so that it ends with this server.
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .env("ERL_EPMD_PORT", self.mapper.to_string())
-            .env("ERL_FLAGS", "-kernel inet_dist_use_interface {127,0,0,1}");
+            // Its schedulers do not spin while they wait for work: other tests run beside it.
+            .env("ERL_FLAGS", "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none");
         command
     }
 }

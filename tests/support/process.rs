@@ -16,13 +16,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts this binary's test `test` with a role.
+    /// Starts this binary's test of this path, which begins with the crate as `module_path!()` does, with a role.
     pub(crate) fn start(test: &str, role: &serde_json::Value) -> Self {
         Self::start_with(test, role, |_| {})
     }
 
     /// Starts it with a changed environment.
     pub(crate) fn start_with(test: &str, role: &serde_json::Value, change: impl FnOnce(&mut Command)) -> Self {
+        let (_, test) = test.split_once("::").expect("the path of a test");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jobwright::testing::{TestDatabase, assert_sent};
 use jobwright::{CommandExecutor, NewJob, Outcome};
 
-use crate::kit::{Kit, committed};
 use crate::support::environment::{PATIENCE, patient};
+use crate::test_kit::kit::{Kit, committed};
 
 pub(crate) async fn tests_do_not_see_each_other<S: Kit>(db: &TestDatabase<S>) {
     let other = S::database().await.unwrap();

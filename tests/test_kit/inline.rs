@@ -3,7 +3,7 @@
 use jobwright::testing::{RunOutcome, TestDatabase, assert_sent};
 use jobwright::{MessageServices, NewJob, Outcome};
 
-use crate::kit::{Kit, committed, note, noting};
+use crate::test_kit::kit::{Kit, committed, note, noting};
 
 pub(crate) async fn a_commit_returns_after_its_jobs_have_run<S: Kit>(db: &TestDatabase<S>) {
     S::create_ledger(db).await;

@@ -9,7 +9,7 @@ use jobwright::{
     RetryPolicy,
 };
 
-use crate::kit::{Kit, committed, note, noting, send};
+use crate::test_kit::kit::{Kit, committed, note, noting, send};
 
 pub(crate) async fn a_drain_runs_what_waits_and_what_that_sends<S: Kit>(db: &TestDatabase<S>) {
     S::create_ledger(db).await;

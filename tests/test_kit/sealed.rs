@@ -5,7 +5,7 @@ use jobwright::store::{JobFilter, Page};
 use jobwright::testing::{RunOutcome, TestDatabase, assert_sent};
 use jobwright::{Job, JobError, NewJob, Outcome};
 
-use crate::kit::Kit;
+use crate::test_kit::kit::Kit;
 
 async fn sealed<S: Kit>() -> Option<TestDatabase<S>> {
     let key: [u8; 32] = std::array::from_fn(|position| position as u8);

@@ -9,7 +9,7 @@ use jobwright::{Command, JobContext, JobError, NewJob, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::kit::Kit;
+use crate::test_kit::kit::Kit;
 
 #[derive(Serialize, Deserialize)]
 struct Invoice {

@@ -2,6 +2,7 @@
 
 use crate::run::{self, Result};
 use crate::services::postgres::Private;
+use crate::{runner, test};
 
 /// Everything that depends on time or chance is off, so that the same work gives the same counts on any machine.
 const SETTINGS: &str = "shared_preload_libraries = 'pg_stat_statements'\npg_stat_statements.track = top\nautovacuum = off\n\
@@ -10,10 +11,9 @@ const SETTINGS: &str = "shared_preload_libraries = 'pg_stat_statements'\npg_stat
 
 pub(crate) fn run(write: bool) -> Result<()> {
     let server = Private::start("counts", SETTINGS)?;
-    // All members, so that it is built with the same features as for the tests, and need not be built again.
-    let mut command =
-        run::cargo(["test", "--workspace", "--bin", "jobwright-bench", "--", "--ignored", "--nocapture", "--exact"]);
-    command.arg("counts::no_count_has_grown").env("DATABASE_URL", server.url());
+    runner::ensure()?;
+    let mut command = test::one("--bin", "jobwright-bench", "counts::no_count_has_grown");
+    command.env("DATABASE_URL", server.url());
     command.env("JOBWRIGHT_COUNTS", if write { "write" } else { "check" });
     run::run(&mut command, run::CARGO)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::services::{self, programs};
+use crate::{runner, test};
 
 /// A scenario ends itself before that (tests/ha/scenario.rs); it may have to be linked first.
 const DEADLINE: Duration = Duration::from_secs(12 * 60);
@@ -45,7 +46,7 @@ const SCENARIOS: [Scenario; 14] = [
     scenario("silent", "postgres::silent_synchronous", Needs::Nothing, false),
     scenario("switched-sync", "postgres::switched_synchronous", Needs::Nothing, false),
     scenario("switched-async", "postgres::switched_asynchronous", Needs::Nothing, false),
-    scenario("tail", "tail::lost_tail", Needs::Nothing, true),
+    scenario("tail", "lost_tail::lost_tail", Needs::Nothing, true),
     scenario("stale", "postgres::stale", Needs::Nothing, false),
     scenario("restored", "postgres::restored", Needs::Nothing, false),
     scenario("rabbit", "rabbit::node_killed", Needs::RabbitMq, false),
@@ -85,6 +86,14 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn short() -> Self {
         Self { short: true, ..Self::default() }
+    }
+
+    pub(crate) fn all() -> Self {
+        Self { patroni: true, ..Self::default() }
+    }
+
+    pub(crate) fn by_hosts() -> Self {
+        Self { hosts: true, ..Self::default() }
     }
 
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
@@ -128,9 +137,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 pub(crate) fn steps(options: &Options, report: &mut Report) {
     let wanted = options.wanted();
     let built = report.step("programs of the clusters", || install(&wanted))
+        && report.step("test runner", runner::ensure)
         // All members, so that it is built with the same features as for the other tests, and need not be built again.
         && report.step("build the rigs", || {
-            run::run(&mut run::cargo(["test", "--workspace", "--test", "ha", "--no-run"]), run::CARGO)
+            run::run(&mut run::cargo(["test", "--workspace", "--test", "system", "--no-run"]), run::CARGO)
         });
     if !built {
         return;
@@ -150,8 +160,8 @@ fn folder() -> PathBuf {
 
 fn play(scenario: &Scenario, options: &Options, table: &Path) -> Result<()> {
     std::fs::create_dir_all(folder()).map_err(|why| format!("cannot create {}: {why}", folder().display()))?;
-    let mut command = run::cargo(["test", "--workspace", "--test", "ha", "--", "--ignored", "--nocapture", "--exact"]);
-    command.arg(scenario.test).env("JOBWRIGHT_HA_REPORT", table);
+    let mut command = test::one("--test", "system", &format!("ha::{}", scenario.test));
+    command.env("JOBWRIGHT_HA_REPORT", table);
     if options.short {
         command.env("JOBWRIGHT_HA_JOBS", "100");
     }

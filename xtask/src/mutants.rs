@@ -123,11 +123,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let mut report = Report::default();
-    steps(&wanted, &mut report);
+    steps(options, &mut report);
     report.finish()
 }
 
-fn steps(wanted: &[&Mutant], report: &mut Report) {
+pub(crate) fn steps(options: &Options, report: &mut Report) {
+    let wanted = options.wanted();
     let mut found = None;
     let ready = report.step("services up", || services::up().map(|urls| found = Some(urls)))
         && report.step("tools", services::tools)
@@ -143,7 +144,7 @@ fn steps(wanted: &[&Mutant], report: &mut Report) {
     }) {
         return;
     }
-    report.step(&format!("{} defects", wanted.len()), || hunt(wanted, &urls));
+    report.step(&format!("{} defects", wanted.len()), || hunt(&wanted, &urls));
 }
 
 /// Returns a command that runs the filtered tests in the copy.
@@ -158,7 +159,10 @@ fn nextest(urls: &Urls, filter: &str) -> Command {
         "--package",
         "jobwright-bench",
     ]);
-    command.args(["--profile", "mutants", "-E", filter]).current_dir(plant::folder()).envs(urls.variables());
+    command
+        .args(["--profile", "mutants", "--ignore-default-filter", "-E", filter])
+        .current_dir(plant::folder())
+        .envs(urls.variables());
     command.env("CARGO_TARGET_DIR", plant::target()).env_remove("CARGO_MANIFEST_DIR").env_remove(VARIABLE);
     // Programs in other languages are searched where the tests find them by default.
     command.env("JOBWRIGHT_TEST_NO_FOREIGN", "1");

@@ -1,5 +1,6 @@
 //! The steps of a run: how long each took and how it ended.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::run::Result;
@@ -39,12 +40,7 @@ impl Report {
         self.steps.push((name.to_owned(), Duration::ZERO, End::NotRun(why.to_owned())));
     }
 
-    /// Whether no step has failed so far. A step that was not run has not failed.
-    pub(crate) fn all_ok(&self) -> bool {
-        !self.steps.iter().any(|(_, _, end)| matches!(end, End::Failed(_)))
-    }
-
-    /// Prints the summary; an error if any step failed.
+    /// Prints the summary; an error if any step failed. A step that was not run has not failed.
     pub(crate) fn finish(&self) -> Result<()> {
         eprintln!("\n{}", self.summary());
         let failed: Vec<&str> = self
@@ -58,6 +54,7 @@ impl Report {
 
     fn summary(&self) -> String {
         let mut text = String::from("Summary\n");
+        let total: Duration = self.steps.iter().map(|(_, took, _)| *took).sum();
         for (name, took, end) in &self.steps {
             let seconds = format!("{:.1} s", took.as_secs_f64());
             let line = match end {
@@ -71,6 +68,10 @@ impl Report {
             text.push_str(&line);
             text.push('\n');
         }
+        let seconds = format!("{:.1} s", total.as_secs_f64());
+        let minutes = total.as_secs_f64() / 60.0;
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "          {seconds:>9}  in total, {minutes:.1} minutes");
         text
     }
 }
@@ -84,13 +85,13 @@ mod tests {
         let mut report = Report::default();
         assert!(report.step("first", || Ok(())));
         report.not_run("second", "the tool is not installed");
-        assert!(report.all_ok() && report.finish().is_ok());
+        assert!(report.finish().is_ok());
 
         assert!(!report.step("third", || Err("it broke\nbadly".to_owned())));
-        assert!(!report.all_ok());
         assert_eq!(report.finish(), Err("failed: third".to_owned()));
         let summary = report.summary();
         assert!(summary.contains("second: not run: the tool is not installed"));
         assert!(summary.contains("third: it broke\n"));
+        assert!(summary.contains("in total, 0.0 minutes"));
     }
 }

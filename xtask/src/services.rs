@@ -1,6 +1,7 @@
 //! The servers that the tests need: found where they run, started where they do not.
 
 mod amqp;
+pub(crate) mod embedded;
 mod folder;
 pub(crate) mod foreign;
 pub(crate) mod pgbouncer;
@@ -18,24 +19,31 @@ use std::time::{Duration, Instant};
 
 use crate::run::{self, Result};
 use pgbouncer::PgBouncer;
-use postgres::Postgres;
+use postgres::{Newest, Postgres};
 use rabbitmq::RabbitMq;
 use state::{Started, State};
 use url::Url;
 
-/// The URLs of the three servers.
+/// The URLs of the servers: Debian's PostgreSQL, RabbitMQ, and a pooler in front of the newest PostgreSQL.
 pub(crate) struct Urls {
     database: Url,
     amqp: Url,
     pgbouncer: Url,
+    /// The server behind the pooler.
+    behind: Url,
 }
 
 impl Urls {
-    pub(crate) const NAMES: [&str; 3] = ["DATABASE_URL", "AMQP_URL", "PGBOUNCER_URL"];
+    pub(crate) const NAMES: [&str; 4] = ["DATABASE_URL", "AMQP_URL", "PGBOUNCER_URL", "PGBOUNCER_SERVER_URL"];
 
-    pub(crate) fn variables(&self) -> [(&'static str, &str); 3] {
-        let [database, amqp, pgbouncer] = Self::NAMES;
-        [(database, self.database.as_str()), (amqp, self.amqp.as_str()), (pgbouncer, self.pgbouncer.as_str())]
+    pub(crate) fn variables(&self) -> [(&'static str, &str); 4] {
+        let [database, amqp, pgbouncer, behind] = Self::NAMES;
+        [
+            (database, self.database.as_str()),
+            (amqp, self.amqp.as_str()),
+            (pgbouncer, self.pgbouncer.as_str()),
+            (behind, self.behind.as_str()),
+        ]
     }
 
     /// Returns them one to a line, as the shell's `export` takes them.
@@ -105,15 +113,18 @@ pub(crate) fn up() -> Result<Urls> {
     let (_lock, mut state) = open()?;
     let database = ensure(&Postgres, &mut state)?;
     let amqp = ensure(&RabbitMq, &mut state)?;
-    let pgbouncer = ensure(&PgBouncer { upstream: Some(database.clone()) }, &mut state)?;
-    Ok(Urls { database, amqp, pgbouncer })
+    let behind = ensure(&Newest, &mut state)?;
+    let pgbouncer = ensure(&PgBouncer { upstream: Some(behind.clone()) }, &mut state)?;
+    Ok(Urls { database, amqp, pgbouncer, behind })
 }
 
 /// Stops the servers that `up` started, the last one first.
 pub(crate) fn down() -> Result<()> {
     let (_lock, mut state) = open()?;
-    let any =
-        stop(&PgBouncer { upstream: None }, &mut state)? | stop(&RabbitMq, &mut state)? | stop(&Postgres, &mut state)?;
+    let any = stop(&PgBouncer { upstream: None }, &mut state)?
+        | stop(&Newest, &mut state)?
+        | stop(&RabbitMq, &mut state)?
+        | stop(&Postgres, &mut state)?;
     if !any {
         eprintln!("nothing to stop: `cargo xtask services up` has started nothing that is left");
     }
@@ -122,14 +133,15 @@ pub(crate) fn down() -> Result<()> {
 
 pub(crate) fn status() -> Result<()> {
     let (_lock, state) = open()?;
-    let database = found(&Postgres, &state);
-    let upstream = database.as_ref().ok().and_then(Option::as_ref).map(|(url, _)| url.clone());
+    let newest = found(&Newest, &state);
+    let upstream = newest.as_ref().ok().and_then(Option::as_ref).map(|(url, _)| url.clone());
     let answers = [
-        tell::<Postgres>(&database, &state),
+        tell::<Postgres>(&found(&Postgres, &state), &state),
         tell::<RabbitMq>(&found(&RabbitMq, &state), &state),
+        tell::<Newest>(&newest, &state),
         tell::<PgBouncer>(&found(&PgBouncer { upstream }, &state), &state),
     ];
-    if answers == [true; 3] { Ok(()) } else { Err("not everything is up".to_owned()) }
+    if answers == [true; 4] { Ok(()) } else { Err("not everything is up".to_owned()) }
 }
 
 fn tell<S: Service>(found: &Result<Option<(Url, Origin)>>, state: &State) -> bool {
@@ -144,7 +156,7 @@ fn tell<S: Service>(found: &Result<Option<(Url, Origin)>>, state: &State) -> boo
         Ok(None) => "none     `cargo xtask services up` would start one".to_owned(),
         Err(why) => format!("fails    {why}"),
     };
-    println!("{:<10} {line}", S::NAME);
+    println!("{:<15} {line}", S::NAME);
     matches!(found, Ok(Some(_)))
 }
 

@@ -16,20 +16,60 @@ const EXAMPLE_DEADLINE: Duration = Duration::from_secs(180);
 const NIGHT: &str = "examples/ops/night.sh";
 const NIGHT_DEADLINE: Duration = Duration::from_secs(300);
 
+/// The tests that are left to [`crate::sets`], by the filter of the runner's profile: they go on for as long as they are told to.
+pub(crate) const LEFT_OUT: &str = "not default()";
+
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
     /// No servers: the tests read `JOBWRIGHT_TEST_EMBEDDED_ONLY`.
     pub(crate) embedded_only: bool,
-    /// The runner's profile `ci`: a test that fails is run again, and reported as flaky if it then passes.
-    pub(crate) tolerant: bool,
+    /// Also the tests that are left to each night.
+    pub(crate) all: bool,
+    /// The runner's profile `ci`: a test that fails is run again, so that what is flaky is told apart from what is broken. Both fail.
+    pub(crate) gate: bool,
     /// Arguments for the test runner.
     pub(crate) extra: Vec<String>,
+}
+
+/// Returns a run of the runner on all members, since for one alone features differ, and every dependency would be built again.
+pub(crate) fn nextest(profile: &str) -> Command {
+    let mut command = run::cargo(["nextest", "run", "--workspace", "--profile", profile]);
+    // Most of them wait most of the time: for a lease, a server, another process.
+    if std::env::var_os("NEXTEST_TEST_THREADS").is_none() {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        command.env("NEXTEST_TEST_THREADS", (SIDE_BY_SIDE * cores).to_string());
+    }
+    command
+}
+
+/// How many tests run at the same time on each core.
+const SIDE_BY_SIDE: usize = 3;
+
+/// Returns a run of one test that an ordinary run ignores. It fails if there is no such test.
+pub(crate) fn one(kind: &str, program: &str, test: &str) -> Command {
+    let mut command = nextest("long");
+    command.args([kind, program, "--run-ignored", "only", "--no-capture"]);
+    command.args(["-E", &format!("test(={test})")]);
+    command
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut report = Report::default();
     steps(options, &mut report);
+    if !options.all && options.extra.is_empty() {
+        match left_out() {
+            Ok(names) => eprintln!("\nLeft to `cargo xtask nightly` (`test --all` runs them too):\n{names}"),
+            Err(why) => eprintln!("\nThe tests that were left out can't be listed: {why}"),
+        }
+    }
     report.finish()
+}
+
+/// Returns the names of the tests that the runner's profile leaves out, one to a line.
+fn left_out() -> Result<String> {
+    let mut command = run::cargo(["nextest", "list", "--workspace", "--message-format", "oneline"]);
+    command.args(["--ignore-default-filter", "-E", LEFT_OUT]);
+    run::capture(&mut command, run::CARGO)
 }
 
 /// Runs all steps, whatever fails on the way, so that one run shows everything that is broken. Only without servers there is nothing to run.
@@ -55,8 +95,10 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
         return;
     }
     report.step("tests", || {
-        let profile = if options.tolerant { "ci" } else { "default" };
-        let mut command = run::cargo(["nextest", "run", "--workspace", "--profile", profile]);
+        let mut command = nextest(if options.gate { "ci" } else { "default" });
+        if options.all {
+            command.arg("--ignore-default-filter");
+        }
         run::run(environment.set(command.args(&options.extra)), run::CARGO)
     });
     report
@@ -118,15 +160,16 @@ fn built(name: &str) -> PathBuf {
     run::workspace().join(target).join("debug").join(name)
 }
 
-/// The environment of the tests and the examples.
-struct Environment {
+/// The environment of the tests and the examples. By default there are no servers.
+#[derive(Default)]
+pub(crate) struct Environment {
     urls: Option<Urls>,
     /// Where the clients in other languages are.
     foreign: Vec<(&'static str, String)>,
 }
 
 impl Environment {
-    fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.urls {
             Some(urls) => command
                 .envs(urls.variables())

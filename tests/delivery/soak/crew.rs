@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
-use crate::site::Site;
+use crate::delivery::site::Site;
+use crate::delivery::worker_process::{Orders, Role, Told, told};
 use crate::support::process::{Sign, Worker};
 use crate::support::proxy::Proxy;
-use crate::worker_process::{Orders, Role, Told, told};
 
 /// Processes of each kind.
 const MEMBERS: usize = 3;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::crew::Crew;
-use crate::amqp_client::Client;
-use crate::site::Site;
+use crate::delivery::amqp_client::Client;
+use crate::delivery::site::Site;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::support::seeded_random::Chance;
 

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use self::crew::Crew;
 use self::faults::Chaos;
 use self::summary::{HighWater, Summary, check, empty};
-use crate::site::Site;
+use crate::delivery::site::Site;
+use crate::delivery::worker_process::create_sent;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::support::seeded_random::Chance;
-use crate::worker_process::create_sent;
 
 /// How long the remaining jobs may take after all faults have ended.
 const EMPTY: Duration = Duration::from_secs(180);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use crate::site::Site;
-use crate::worker_process::Told;
+use crate::delivery::site::Site;
+use crate::delivery::worker_process::Told;
 
 /// Watches the highest number of waiting jobs.
 pub(super) struct HighWater {

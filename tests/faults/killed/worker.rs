@@ -33,7 +33,7 @@ impl Orders {
     }
 
     pub(super) fn start(&self) -> Worker {
-        Worker::start("killed::worker::worker", &json!(self))
+        Worker::start(concat!(module_path!(), "::worker"), &json!(self))
     }
 }
 

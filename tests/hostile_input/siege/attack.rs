@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use jobwright::{JobId, NewJob};
 
 use super::good::Site;
-use crate::amqp_client::headers;
-use crate::by_database::{by_sql, new_job};
-use crate::corpus::{Say, corpus};
-use crate::producer::{Post, Told};
+use crate::delivery::amqp_client::headers;
+use crate::hostile_input::by_database::{by_sql, new_job};
+use crate::hostile_input::corpus::{Say, corpus};
+use crate::hostile_input::producer::{Post, Told};
 
 /// The jobs that must have left a trace, by the way that each came.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use jobwright::NewJob;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
 
-pub(super) type Site = crate::site::Site<Pg<false>>;
+pub(super) type Site = crate::delivery::site::Site<Pg<false>>;
 
 /// Jobs in one commit.
 const BATCH: u64 = 5;

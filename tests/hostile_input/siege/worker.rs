@@ -7,7 +7,7 @@ use jobwright::{BrokerConfig, CommandExecutor, DatabaseConfig, ExternalQueue, Me
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::site::{Site, brisk};
+use crate::delivery::site::{Site, brisk};
 use crate::support::environment::World as _;
 use crate::support::postgres::Pg;
 use crate::support::process::{Sign, Worker, role};
@@ -47,7 +47,7 @@ impl Keeper {
             prefix: broker.prefix,
             tells: tells.path().to_owned(),
         };
-        Self { process: Worker::start("siege::worker::process", &json!(orders)), tells }
+        Self { process: Worker::start(concat!(module_path!(), "::process"), &json!(orders)), tells }
     }
 
     pub(super) fn did(&self) -> Option<Did> {

@@ -1,4 +1,4 @@
-//! PgBouncer in transaction pooling mode, in front of the PostgreSQL that was found.
+//! PgBouncer in transaction pooling mode, in front of the newest PostgreSQL.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -130,7 +130,7 @@ fn settings(upstream: &Url, mode: &str, port: u16, dir: &Path) -> String {
     let dir = dir.display();
     format!(
         "[databases]\n{database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-         auth_type = any\npool_mode = {mode}\nmax_client_conn = 500\n\
+         auth_type = any\npool_mode = {mode}\nmax_client_conn = 1000\ndefault_pool_size = 100\n\
          ignore_startup_parameters = extra_float_digits\nserver_tls_sslmode = {tls}\n\
          logfile = {dir}/log\npidfile = {dir}/pid\n"
     )

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::state::Started;
 use super::url::Url;
 use super::user::{self, User};
-use super::{Service, folder, free_port, process, programs};
+use super::{Service, embedded, folder, free_port, process, programs};
 use crate::run::{self, Result};
 
 pub(super) struct Postgres;
@@ -51,6 +51,36 @@ impl Service for Postgres {
     }
 }
 
+/// The newest version, behind the pooler. Always a private one: nobody has it running for that.
+pub(super) struct Newest;
+
+impl Service for Newest {
+    const NAME: &str = "postgres-newest";
+    const VARIABLE: Option<&str> = None;
+    const STOP: &str = Postgres::STOP;
+
+    fn usual(&self) -> Result<Vec<Url>> {
+        Ok(Vec::new())
+    }
+
+    fn answers(&self, url: &Url) -> Result<()> {
+        answers(url)
+    }
+
+    fn start(&self) -> Result<Started> {
+        let (version, package) = embedded::newest();
+        let user = User::for_servers()?;
+        let dir = folder::create(Self::NAME, user)?;
+        let started = embedded::programs_for(version, package, &dir)
+            .and_then(|programs| start(&programs.join("initdb"), &programs.join("pg_ctl"), user, &dir, ""));
+        if started.is_err() {
+            // Nothing runs there, and it would be forgotten.
+            folder::remove(&dir)?;
+        }
+        started
+    }
+}
+
 /// A server for one command, which ends with this value.
 pub(crate) struct Private(Started);
 
@@ -62,9 +92,9 @@ impl Private {
         Self::start_programs(name, &initdb, &pg_ctl, settings)
     }
 
-    /// The same with the server's programs in this folder.
-    pub(crate) fn start_from(name: &'static str, programs: &Path, settings: &str) -> Result<Self> {
-        Self::start_programs(name, &programs.join("initdb"), &programs.join("pg_ctl"), settings)
+    /// Starts one with the server's programs in this folder.
+    pub(crate) fn start_from(name: &'static str, programs: &Path) -> Result<Self> {
+        Self::start_programs(name, &programs.join("initdb"), &programs.join("pg_ctl"), "")
     }
 
     fn start_programs(name: &'static str, initdb: &Path, pg_ctl: &Path, settings: &str) -> Result<Self> {
@@ -108,10 +138,10 @@ fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path, more: &st
     run::logged(command.arg("--pgdata").arg(&data), &log, Duration::from_secs(120))?;
 
     let port = free_port()?;
-    // No socket: a path that is too long for one would be one more reason not to start.
+    // No socket: a path that is too long for one would be one more reason not to start. Many tests run side by side, each with its own pools.
     let settings = format!(
         "\n# Set by `cargo xtask services up`.\nlisten_addresses = '127.0.0.1'\nport = {port}\n\
-         unix_socket_directories = ''\nfsync = on\nmax_connections = 200\n{more}"
+         unix_socket_directories = ''\nfsync = on\nmax_connections = 400\n{more}"
     );
     append(&data.join("postgresql.conf"), &settings)?;
 

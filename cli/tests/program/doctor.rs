@@ -1,0 +1,139 @@
+//! The doctor's findings, and conditions that it must not report.
+
+use crate::common::{Done, Sandbox, as_owner, on_both_stores, uuid};
+use serde_json::Value;
+
+on_both_stores!(
+    nobody_runs_what_waits,
+    programs_that_can_not_be_started,
+    jobs_that_nobody_could_read,
+    replies_that_do_not_get_away,
+    schedules_and_rules_that_can_not_be_read,
+);
+
+/// Returns the findings of a check: state and message of each.
+fn found(done: &Done, check: &str) -> Vec<(String, String)> {
+    let all: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
+    let about = all.iter().filter(|finding| finding["check"] == check);
+    about.map(|finding| (finding["state"].as_str().unwrap().to_owned(), finding["found"].to_string())).collect()
+}
+
+fn doctor(sandbox: &Sandbox) -> Done {
+    sandbox.run(&["doctor", "--output", "json"])
+}
+
+fn on_the_database(sandbox: &Sandbox, sql: &str) {
+    let sql = sql.replace("{}", &sandbox.schema().map_or("jobwright_".to_owned(), |schema| format!("{schema}.")));
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut context = sandbox.messages().await.begin();
+        match context.transaction().await.unwrap() {
+            jobwright::AnyTransaction::Postgres(transaction) => {
+                transaction.execute(sql.as_str(), &[]).await.unwrap();
+            }
+            jobwright::AnyTransaction::Sqlite(transaction) => {
+                transaction.execute(sql, []).await.unwrap();
+            }
+            _ => panic!("a database that these tests have no statements for"),
+        }
+        context.commit().await.unwrap();
+    });
+}
+
+fn nobody_runs_what_waits(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    assert_eq!(found(&doctor(sandbox).success(), "nodes")[0].0, "ok");
+    sandbox.send(&["mail"]);
+    assert_eq!(found(&doctor(sandbox).code(1), "nodes")[0].0, "fail");
+}
+
+fn programs_that_can_not_be_started(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    std::fs::write(sandbox.file("script"), "#!/bin/sh\n").unwrap();
+    sandbox.configure(
+        r#"
+        [handlers]
+        good = { command = ["sh", "-c", "true"] }
+        away = { command = ["no-such-program-anywhere"] }
+        denied = { command = ["./script"] }
+        hook = { url = "http://127.0.0.1:1/" }
+        "#,
+    );
+    let faults = found(&doctor(sandbox).code(1), "handlers");
+    let [(_, away), (_, denied)] = &faults[..] else { panic!("{faults:?}") };
+    assert!(away.contains("[handlers.away]") && away.contains("does not exist"), "{away}");
+    assert!(denied.contains("[handlers.denied]") && denied.contains("may not be executed"), "{denied}");
+}
+
+fn jobs_that_nobody_could_read(sandbox: &Sandbox) {
+    sandbox.configure(
+        "[handlers.odd]\ncommand = [\"sh\", \"-c\", \"echo the job can\\\\'t be read: it is odd >&2; exit 65\"]\n",
+    );
+    sandbox.run(&["migrate"]).success();
+    sandbox.send(&["odd"]);
+    sandbox.run(&["worker", "--drain"]).success();
+    assert_eq!(sandbox.list(&["--state", "dead"]).len(), 1);
+    assert_eq!(found(&doctor(sandbox).success(), "unreadable jobs")[0].0, "ok", "only its program read something");
+    let id = sandbox.send(&["odd"]);
+    on_the_database(sandbox, "update {}job set headers = '[]', options = '{\"tenant\": 5}'");
+    sandbox.run(&["worker", "--drain"]).success();
+    let (state, said) = &found(&doctor(sandbox).success(), "unreadable jobs")[0];
+    assert!(state == "warn" && said.contains("1 dead letters") && said.contains(&id), "{said}");
+}
+
+fn replies_that_do_not_get_away(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    let id = sandbox.send(&["answer", "--queue", "jobwright.reply", "--delay", "1h"]);
+    let check = || found(&doctor(sandbox), "replies and events")[0].clone();
+    assert_eq!(check().0, "ok", "it may be under way");
+    let earlier = if sandbox.schema().is_some() { "created_at - interval '1 hour'" } else { "created_at - 3600000000" };
+    on_the_database(sandbox, &format!("update {{}}timer_job set created_at = {earlier}"));
+    let (state, said) = check();
+    assert!(state == "warn" && said.contains(&id), "{said}");
+}
+
+/// If a role lacks a right for one check, the other checks still run, and the report names the missing right.
+#[test]
+fn a_missing_right_is_no_illness() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    let (schema, role) = (sandbox.schema().unwrap().to_owned(), format!("jobwright_looks_{}", uuid()));
+    as_owner(&format!(
+        "create role {role} login password 'secret'; grant usage on schema {schema} to {role};
+         grant select, insert, update, delete on all tables in schema {schema} to {role};
+         grant usage, update on all sequences in schema {schema} to {role};
+         revoke all on {schema}.suspended_job, {schema}.schedule from {role};"
+    ))
+    .unwrap();
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
+    let mut command = sandbox.command(&["doctor", "--output", "json"]);
+    let done = Done::from(command.env("DATABASE_URL", format!("postgres://{role}:secret@{host}")).output().unwrap());
+    as_owner(&format!("drop owned by {role}; drop role {role};")).unwrap();
+    let done = done.success();
+    let (state, said) = &found(&done, "nodes")[0];
+    assert!(state == "warn" && said.contains("permission denied for table suspended_job"), "{said}");
+    let (state, said) = &found(&done, "schedules")[0];
+    assert!(state == "warn" && said.contains("permission denied for table schedule"), "{said}");
+    assert_eq!(found(&done, "admission")[0].0, "ok");
+}
+
+fn schedules_and_rules_that_can_not_be_read(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    for name in ["hourly", "nightly"] {
+        sandbox.run(&["schedules", "put", name, "0 2 * * *", "report"]).success();
+    }
+    sandbox.run(&["queues", "limit", "mail", "--running", "20", "--share-by", "tenant"]).success();
+    assert_eq!(found(&doctor(sandbox), "schedules and rules")[0].0, "ok");
+    on_the_database(sandbox, "update {}schedule set zone = 'Nowhere/At/All' where name = 'nightly'");
+    on_the_database(sandbox, "update {}rule set shares = '[5]'");
+    let (state, text) = found(&doctor(sandbox), "schedules and rules").remove(0);
+    assert_eq!(state, "warn");
+    assert!(text.contains("the schedule nightly") && text.contains("the rule queue mail"), "{text}");
+    let listed = sandbox.run(&["schedules", "list", "--output", "json"]).success().stdout;
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed.iter().map(|one| &one["state"]).collect::<Vec<_>>(), ["active", "unreadable"]);
+    let table = sandbox.run(&["schedules", "list"]).success().stdout;
+    assert!(table.lines().any(|line| line.contains("nightly") && line.contains("unreadable")), "{table}");
+    // It can be removed.
+    sandbox.run(&["schedules", "delete", "nightly"]).success();
+    assert!(!found(&doctor(sandbox), "schedules and rules")[0].1.contains("nightly"));
+}

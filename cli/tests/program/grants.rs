@@ -1,0 +1,277 @@
+//! The roles of docs/operations.md, exactly as documented: each can do its work with these rights alone.
+
+use std::fmt::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use crate::common::{Sandbox, as_owner, until, uuid};
+
+const DOCUMENT: &str = include_str!("../../../docs/operations.md");
+
+/// The roles of one test. They belong to the whole server, so they have unique names, and are dropped with the test.
+struct Roles {
+    sandbox: Sandbox,
+    names: [(&'static str, String); 3],
+}
+
+impl Roles {
+    /// Creates the roles, and grants them the documented rights.
+    fn create() -> Option<Self> {
+        let sandbox = Sandbox::postgres()?;
+        let schema = sandbox.schema().unwrap().to_owned();
+        let names = ["sender", "executor", "operator"].map(|role| (role, format!("jobwright_{role}_{}", uuid())));
+        let section = DOCUMENT.split("### Roles").nth(1).unwrap().split("\n### ").next().unwrap();
+        let grants: String =
+            section.split("```").filter_map(|block| block.strip_prefix("sql\n")).collect::<Vec<_>>().join("\n");
+        let mut sql = String::new();
+        for (_, name) in &names {
+            let _ = writeln!(sql, "create role \"{name}\" login password 'secret';");
+        }
+        assert!(grants.lines().filter(|line| line.starts_with("grant ")).count() > 20, "{grants}");
+        for line in grants.lines() {
+            let statement = line.split("--").next().unwrap().trim();
+            let word = if statement.starts_with("revoke ") { " from " } else { " to " };
+            let Some((what, role)) = statement.strip_suffix(';').and_then(|text| text.rsplit_once(word)) else {
+                assert!(statement.is_empty(), "not a grant: {line}");
+                continue;
+            };
+            let name = &names.iter().find(|(known, _)| *known == role).expect("a role of this document").1;
+            let what = what
+                .replace("schema jobwright", &format!("schema {schema}"))
+                .replace("jobwright.", &format!("{schema}."));
+            let _ = writeln!(sql, "{what}{word}\"{name}\";");
+        }
+        let roles = Self { sandbox, names };
+        as_owner(&sql).unwrap();
+        Some(roles)
+    }
+
+    fn command(&self, role: &str, arguments: &[&str]) -> Command {
+        let name = &self.names.iter().find(|(known, _)| *known == role).unwrap().1;
+        let url = std::env::var("DATABASE_URL").unwrap();
+        let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
+        let mut command = self.sandbox.command(arguments);
+        command.env("DATABASE_URL", format!("postgres://{name}:secret@{host}"));
+        command
+    }
+
+    /// Runs a command as a role. Asserts that it succeeds, and that no right was silently missing.
+    fn run(&self, role: &str, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command(role, arguments).output().unwrap();
+        let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert!(status.success() && !err.contains("permission denied"), "{role}: {arguments:?}\n{out}\n{err}");
+        out
+    }
+}
+
+impl Drop for Roles {
+    fn drop(&mut self) {
+        for (_, name) in &self.names {
+            // Best effort: a leftover role can do nothing, and its schema goes with the sandbox.
+            let _ = as_owner(&format!("drop owned by \"{name}\"; drop role \"{name}\""));
+        }
+    }
+}
+
+#[test]
+fn roles_do_their_work_with_what_the_document_gives_them() {
+    let Some(roles) = Roles::create() else { return };
+    let sandbox = &roles.sandbox;
+    sandbox.configure(
+        "[handlers.ends]\ncommand = [\"true\"]\n[handlers.lasts]\ncommand = [\"sleep\", \"600\"]\n[handlers.fails]\ncommand = [\"false\"]\n[history]\nkeep = \"all\"\n",
+    );
+
+    // The owner limits a queue, so that jobs are admitted too.
+    sandbox.run(&["queues", "limit", "default", "--running", "3", "--rate", "1000/1s", "--depth", "1000"]).success();
+    for arguments in [
+        &["send", "ends"][..],
+        &["send", "ends", "--delay", "1s"],
+        &["send", "ends", "--id", "01890a5d-ac96-774b-bcce-b302099a8057"],
+        &["send", "ends", "--group", "h"],
+        &["send", "ends", "--unique", "once"],
+        &["send", "fails", "--max-attempts", "1"],
+        &["send", "kept"],
+        &["send", "later", "--delay", "1h"],
+    ] {
+        roles.run("sender", arguments);
+    }
+
+    let sender = format!("set role \"{}\";", roles.names[0].1);
+    let schema = sandbox.schema().unwrap();
+    as_owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)"))
+        .unwrap();
+    as_owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
+
+    let log = sandbox.file("worker.log");
+    let mut worker = roles
+        .command("executor", &["worker"])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    until("the worker", || {
+        assert!(!said().contains("permission denied"), "{}", said());
+        let left = sandbox.list(&[]);
+        left.len() == 3 && left.iter().all(|job| job["kind"] != "ends")
+    });
+
+    let operate = |arguments: &[&str]| roles.run("operator", arguments);
+    // Running jobs are cancelled: the operator's command moves their permits to the terminating handlers, and the executor frees them.
+    for _ in 0..2 {
+        roles.run("sender", &["send", "lasts", "--group", "l"]);
+    }
+    for _ in 0..2 {
+        until("one of the group runs", || sandbox.list(&["--kind", "lasts", "--state", "running"]).len() == 1);
+        operate(&["jobs", "cancel", "--kind", "lasts", "--state", "running"]);
+    }
+    operate(&["status"]);
+    operate(&["jobs", "list"]);
+    operate(&["jobs", "suspend", "--kind", "kept"]);
+    operate(&["jobs", "change", "--kind", "kept", "--to-queue", "other", "--priority", "3"]);
+    operate(&["jobs", "resume", "--kind", "kept"]);
+    operate(&["jobs", "change", "--kind", "kept", "--to-queue", "third", "--delay", "2h"]);
+    operate(&["jobs", "run", "--kind", "later"]);
+    operate(&["jobs", "cancel", "--kind", "later"]);
+    operate(&["jobs", "retry", "--state", "dead"]);
+    operate(&["queues", "pause", "mail"]);
+    operate(&["queues", "limit", "default", "--running", "5"]);
+    operate(&["rules", "put", "tenant", "*", "--running", "2"]);
+    operate(&["rules", "delete", "tenant", "*"]);
+    operate(&["schedules", "put", "never", "R/2090-01-01T00:00:00Z/P1D", "ends"]);
+    operate(&["schedules", "pause", "never"]);
+    operate(&["schedules", "resume", "never"]);
+    operate(&["schedules", "delete", "never"]);
+    operate(&["queues", "list"]);
+    let nodes: serde_json::Value = serde_json::from_str(&operate(&["nodes", "list", "--output", "json"])).unwrap();
+    operate(&["nodes", "evict", &nodes[0]["id"].to_string()]);
+    operate(&["jobs", "delete", "--kind", "kept"]);
+    assert!(operate(&["audit", "list"]).contains("evict"));
+    // Old rows that executors prune, with the statements that they use.
+    let (forgets, schema) = (&roles.names[1].1, sandbox.schema().unwrap());
+    for statement in [
+        include_str!("../../../src/store/postgres/sql/prune_audit.sql"),
+        include_str!("../../../src/store/postgres/sql/prune_dead_letters.sql"),
+    ] {
+        let statement = statement.replace("{schema}", schema).replace(":age_us", "3600000000").replace(":limit", "10");
+        as_owner(&format!("set role \"{forgets}\"; {statement}")).unwrap();
+    }
+
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert!(!said().contains("permission denied"), "{}", said());
+}
+
+/// Nor can an operator write an entry for another time. The number of affected jobs can be updated, because an action may take several transactions.
+#[test]
+fn an_operator_can_not_change_what_the_audit_says() {
+    let Some(roles) = Roles::create() else { return };
+    let audit = format!("{}.audit", roles.sandbox.schema().unwrap());
+    roles.run("operator", &["queues", "pause", "mail"]);
+    let operator = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.names[2].1));
+    let told = |sql: String| {
+        let why = operator(&sql).unwrap_err();
+        assert!(why.contains("permission denied for table audit"), "{sql}: {why}");
+    };
+    for forged in ["who = 'bob'", "action = 'other'", "what = '{}'", "at = now() - interval '1 year'"] {
+        told(format!("update {audit} set {forged}"));
+    }
+    told(format!(
+        "insert into {audit} (at, who, action, what) values (now() - interval '1 year', 'bob', 'rule', '{{}}')"
+    ));
+    told(format!("delete from {audit}"));
+    told(format!("truncate {audit}"));
+    operator(&format!("update {audit} set counts = '{{\"waiting\": 1}}'")).unwrap();
+    assert!(roles.run("operator", &["audit", "list"]).contains("mail"));
+}
+
+/// A sender learns which ids are taken, and when they were sent.
+#[test]
+fn a_sender_can_not_read_what_others_send() {
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.sandbox.schema().unwrap();
+    roles.run("sender", &["send", "kind", "{\"secret\": 7}"]);
+    let sender = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.names[0].1));
+    sender(&format!("select id, seq, created_at from {schema}.job")).unwrap();
+    let tables = ["job", "timer_job", "suspended_job", "external_job", "dead_letter_job"];
+    for column in ["payload", "body", "headers", "errors", "options"] {
+        for table in tables {
+            let why = sender(&format!("select {column} from {schema}.{table}")).unwrap_err();
+            assert!(why.contains(&format!("permission denied for table {table}")), "{column} of {table}: {why}");
+        }
+    }
+    for table in ["result", "history", "progress", "schedule", "audit", "submission"] {
+        let why = sender(&format!("select from {schema}.{table}")).unwrap_err();
+        assert!(why.contains(&format!("permission denied for table {table}")), "{table}: {why}");
+    }
+    // Nor change or take back sent jobs.
+    for sql in ["delete from SCHEMA.job", "update SCHEMA.job set kind = 'other'", "delete from SCHEMA.timer_job"] {
+        let why = sender(&sql.replace("SCHEMA", schema)).unwrap_err();
+        assert!(why.contains("permission denied"), "{sql}: {why}");
+    }
+}
+
+/// Otherwise a role that may only read could insert jobs with any payload, and so run any handler, by a trigger on its own temporary table.
+#[test]
+fn a_reader_can_not_use_the_functions_of_triggers() {
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.sandbox.schema().unwrap();
+    let (_, reader) = &roles.names[0];
+    as_owner(&format!("revoke all on all tables in schema {schema} from \"{reader}\"; grant select on all tables in schema {schema} to \"{reader}\""))
+        .unwrap();
+    let attack = |function: &str, table: &str, event: &str| {
+        as_owner(&format!(
+            "set role \"{reader}\"; create temporary table mine (like {schema}.{table});
+             create trigger t {event} on mine for each row execute function {schema}.{function}();
+             insert into mine select * from {schema}.{table}; delete from mine"
+        ))
+    };
+    let functions = [
+        ("block_job", "job", "before insert"),
+        ("release_permits", "job", "after delete"),
+        ("release_unique", "job", "after delete"),
+        ("transfer_permits", "terminating_handler", "before insert"),
+        ("end_handler", "terminating_handler", "after delete"),
+    ];
+    for (function, table, event) in functions {
+        let why = attack(function, table, event).unwrap_err();
+        assert!(why.contains("permission denied for function"), "{function}: {why}");
+    }
+    // Where more was granted than needed, they still work on no table but their own.
+    as_owner(&format!("grant execute on all functions in schema {schema} to \"{reader}\"")).unwrap();
+    roles.sandbox.run(&["send", "kind"]).success();
+    for (function, table, event) in functions.into_iter().filter(|(_, table, _)| *table == "job") {
+        let why = attack(function, table, event).unwrap_err();
+        assert!(why.contains("is for the tables of"), "{function}: {why}");
+    }
+}
+
+/// A role that can read the key may report as any external worker, on jobs that it sees in the database.
+#[test]
+fn the_key_of_reports_is_for_executors_alone() {
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.sandbox.schema().unwrap();
+    let look = |role: &str| {
+        let name = &roles.names.iter().find(|(known, _)| *known == role).unwrap().1;
+        let sees = as_owner(&format!("set role \"{name}\"; select id, version from {schema}.external_job limit 0"));
+        (as_owner(&format!("set role \"{name}\"; select key from {schema}.report_key")), sees)
+    };
+    assert!(look("executor").0.is_ok());
+    for role in ["sender", "operator"] {
+        let (key, _) = look(role);
+        let why = key.expect_err("it has the key");
+        assert!(why.contains("permission denied for table report_key"), "{role}: {why}");
+    }
+    assert!(look("operator").1.is_ok(), "it sees what the token is made over");
+    let keys = "select 1 / (count(*) = 1 and min(octet_length(key)) = 32)::int";
+    as_owner(&format!("{keys} from {schema}.report_key")).unwrap();
+
+    // As after an upgrade: the missing grant is reported before anything fails.
+    let (_, executor) = &roles.names[1];
+    as_owner(&format!("revoke all on {schema}.report_key from \"{executor}\"")).unwrap();
+    let said = |done: Output| String::from_utf8(done.stdout).unwrap();
+    let doctor = said(roles.command("executor", &["doctor"]).output().unwrap());
+    assert!(doctor.contains("select on report_key"), "{doctor}");
+    as_owner(&format!("grant select on {schema}.report_key to \"{executor}\"")).unwrap();
+    let doctor = said(roles.command("executor", &["doctor"]).output().unwrap());
+    assert!(!doctor.contains("report_key"), "{doctor}");
+}

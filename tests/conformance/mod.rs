@@ -1,0 +1,705 @@
+//! The behaviour that every store must have.
+//!
+//! Each case also runs against the oracle in memory: if the oracle fails a case, the case is wrong.
+
+mod bulk_operations;
+mod claiming;
+mod claims_in_flight;
+mod clocks;
+mod concurrency;
+mod counting;
+mod dead_letters;
+mod delivered;
+mod doctor_checks;
+mod external;
+mod fencing;
+mod fencing_tokens;
+mod foreign_migrations;
+mod group_runs;
+mod groups;
+mod hidden_rows;
+mod hints;
+mod history;
+mod idempotence;
+mod idle_load;
+mod job_operations;
+mod large_batches;
+mod limits;
+mod list_show_status;
+mod locked_rows;
+mod maintenance;
+mod misfires;
+mod node_ids;
+mod nodes;
+mod number_limits;
+mod old_snapshots;
+mod overlaps;
+mod payloads;
+mod preclaimed;
+mod progress;
+mod queue_capacity;
+mod rates;
+mod refused_nodes;
+mod release_lost;
+mod release_unknown;
+mod retry_cancel_delete;
+mod schedules;
+mod schema;
+mod sending;
+mod settling;
+mod sql_send;
+mod submissions;
+mod terminating;
+mod time_to_live;
+mod timers;
+mod transactions;
+mod unique_key_release;
+mod unique_key_rows;
+mod uniques;
+mod unreadable;
+mod unreadable_rules;
+
+/// Defines a test for each case of each module, run against one kind of database.
+macro_rules! run {
+    ($db:ty, $($module:ident { $($case:ident)* })*) => {
+        $(mod $module {
+            use crate::support::TestDb;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                if let Some(db) = <$db>::create().await {
+                    crate::conformance::$module::$case(&db).await;
+                }
+            })*
+        })*
+    };
+}
+
+macro_rules! conformance {
+    (every { $($every:tt)* } sql { $($sql:tt)* } postgres { $($postgres:tt)* }) => {
+        mod oracle {
+            run! { crate::support::oracle::Oracle, $($every)* }
+        }
+        #[cfg(feature = "sqlite")]
+        mod sqlite {
+            run! { crate::support::sqlite::SqliteDb, $($every)* $($sql)* }
+        }
+        mod postgres {
+            run! { crate::support::postgres::Pg<false>, $($every)* $($sql)* $($postgres)* }
+        }
+        mod pgbouncer {
+            run! { crate::support::postgres::Pg<true>, $($every)* $($sql)* $($postgres)* }
+        }
+    };
+}
+
+conformance! {
+    every {
+        claiming {
+            by_priority_then_order
+            the_best_of_many
+            at_most_the_limit
+            one_queue_only
+            only_given_kinds
+            other_kinds_are_not_in_the_way
+            from_the_mark_on
+            up_to_the_mark
+            the_mark_knows_priorities
+            from_the_marks_of_several_ranks
+            nothing_for_who_is_not_alive
+            gives_a_token_and_raises_the_attempt
+            hands_out_the_whole_job
+            only_what_waits
+        }
+        concurrency {
+            claimers_share_without_overlap
+            everything_at_once
+            promoters_share_without_overlap
+            monitors_share_without_overlap
+            one_outcome_wins
+            one_send_of_an_id_wins
+            overlapping_batches_do_not_collide
+            claims_meet_the_death_of_their_node
+            nodes_register_at_once
+        }
+        dead_letters {
+            found_by_their_newest_error
+            found_by_when_they_died_and_were_sent
+            grouped_by_what_they_died_of
+            run_again_some_at_a_time
+            run_again_one_after_the_other
+            a_thousand_over_a_while
+        }
+        delivered {
+            what_it_names_is_taken
+            hidden_or_not
+            only_in_the_version_it_names
+            only_given_kinds
+            only_by_the_living
+            only_what_waits
+            the_same_row_twice_in_a_batch
+            old_and_new_deliveries_in_a_batch
+            two_nodes_share_without_overlap
+            five_hundred_at_once
+            nothing_named_nothing_taken
+        }
+        external {
+            handed_out_with_everything
+            best_first_and_no_more_than_asked
+            only_what_waits
+            taken_back_at_no_cost
+            done_is_gone
+            a_reply_is_left
+            a_reply_without_a_result
+            a_reply_of_bytes
+            nobody_asked_no_reply
+            only_the_current_hand_out_counts
+            each_verdict
+            an_error_names_no_node
+            attempts_run_out
+            a_lease_that_runs_out_costs_the_attempt
+            the_last_lease_ends_as_a_dead_letter
+            leases_run_out_in_batches
+            an_extended_lease_holds
+            an_extension_without_a_length
+            a_very_long_lease
+            cancel_refuses_the_report
+            its_id_is_taken
+            takers_share_without_overlap
+        }
+        number_limits {
+            seq_beyond_32_bits
+            as_many_attempts_as_allowed
+            more_attempts_than_allowed
+        }
+        fencing {
+            each_outcome_is_accepted_once
+            not_from_another_node
+            not_with_another_version
+            wherever_the_row_is
+            not_before_a_claim
+            not_after_release
+            not_after_the_node_was_lost
+            not_after_it_became_a_dead_letter
+            not_after_a_timer
+            not_after_cancel
+            a_batch_is_judged_one_by_one_when_complete
+            a_batch_is_judged_one_by_one_when_settled
+            a_batch_may_mix_verdicts
+            the_same_fence_twice_in_a_batch
+            nothing_to_settle
+            a_thousand_at_once
+        }
+        fencing_tokens {
+            of_an_id_that_is_used_again
+            of_an_id_that_is_born_owned_again
+            of_a_row_that_was_put_back
+            of_a_job_that_is_handed_out_again
+            a_long_one_does_not_stay_with_the_row
+            the_last_one_is_as_good
+        }
+        hints {
+            a_store_says_whether_it_hears
+            hints_may_go_nowhere
+            another_process_hears_them
+            strangers_do_not_hear_them
+        }
+        hidden_rows {
+            claims_pass_over_it
+            a_full_look_finds_it
+            until_the_hold_runs_out
+            unhide_ends_it
+            unhold_names_queues_once
+            born_owned_is_not_held
+            what_is_due_later_is_not_held
+            in_batches_of_all_kinds
+            released_is_not_held
+            a_hold_hides_nothing_from_people
+        }
+        idempotence {
+            while_waiting
+            while_running
+            while_a_timer
+            while_suspended
+            while_dead
+            of_a_job_sent_without
+            gone_means_free
+            twice_in_one_batch
+            twice_in_one_batch_once_delayed
+            twice_in_one_batch_owned
+            others_of_the_batch_are_kept
+            any_uuid_will_do
+        }
+        release_lost {
+            nothing_is_lost_while_all_live
+            a_lost_owner_costs_the_attempt
+            a_killer_ends_as_a_dead_letter
+            in_batches
+            dead_nodes_are_forgotten_when_they_own_nothing
+            the_living_keep_theirs
+            several_dead_nodes
+            the_record_stays_bounded
+            a_killer_is_quarantined
+            a_requeued_killer_is_counted_anew
+            the_last_death_is_the_reason
+            what_it_settled_is_not_lost
+        }
+        misfires {
+            missed_and_skipped
+            a_little_late_is_not_missed
+            missed_and_made_up_for_once
+            missed_and_all_made_up_for
+            one_that_catches_up_keeps_nobody_waiting
+            an_end
+            a_number_of_times
+            a_number_of_repetitions
+            no_overlap_while_the_job_is_alive
+            overlap_is_allowed
+            what_is_left_out_does_not_count
+            a_failure_changes_nothing
+        }
+        nodes {
+            each_start_is_a_new_node
+            status_tells_who_is_there
+            a_heartbeat_renews_the_lease
+            a_late_heartbeat_renews_too
+            no_clock_says_who_lives
+            nobody_revives_the_dead
+            only_the_silent_are_declared
+            an_expired_node_loses_its_jobs
+            retired_is_gone
+            retired_with_jobs_in_hand
+            retired_beside_others
+            expired_but_not_yet_released
+            the_broker_is_shown
+            a_detached_handle_lives_elsewhere
+        }
+        list_show_status {
+            pages
+            filters
+            each_state
+            show_agrees_with_list
+            show_of_nothing
+            status_counts
+            status_finds_overdue_timers
+            the_oldest_waiting_grows
+            looking_changes_nothing
+            says_what_it_is
+        }
+        preclaimed {
+            by_a_live_node
+            is_finished_like_any_claim
+            by_a_dead_node_waits
+            only_what_is_due
+            nothing_asked_nothing_owned
+            beside_ids_that_exist
+            many
+            is_released_when_its_node_dies
+        }
+        payloads {
+            json_documents
+            unicode
+            json_texts_in_odd_shapes
+            bytes
+            a_mebibyte
+            headers
+            mixed_batch
+        }
+        release_unknown {
+            an_old_claim_does_not_hide_a_lost_one
+            an_unheard_claim_costs_nothing
+            knowing_nothing_gives_back_all
+            later_claims_are_left_alone
+            by_name_too
+            put_off_is_spent_and_hidden
+            others_keep_theirs
+        }
+        schedules {
+            an_occurrence_sends_the_job
+            bytes_and_no_headers
+            each_occurrence_happens_once
+            not_before_it_is_due
+            an_occurrence_is_one_job
+            paused_and_resumed
+            put_again
+            put_at_once
+            put_over_an_unseen_change
+            changed_while_it_was_due
+            deleted_and_put_again_while_it_was_due
+            run_now
+            filled_in
+            nothing_to_fill_in
+            listed_by_name
+            deleted
+            unknown_names
+        }
+        schema {
+            says_what_is_missing
+            twice_is_once
+            ten_at_once
+        }
+        sending {
+            one
+            two
+            a_thousand
+            five_thousand
+            none
+            later_sends_come_later
+            delayed_jobs_keep_their_place
+            new_jobs_are_untouched
+            the_flush_is_dated
+            what_is_due_waits
+            what_is_due_later_is_a_timer
+            all_or_nothing
+            names_may_be_long_and_foreign
+            each_of_a_batch_keeps_what_is_its_own
+        }
+        settling {
+            retry_goes_round_with_everything
+            an_error_is_on_the_record
+            without_an_error_the_record_stays
+            an_error_is_kept_with_every_verdict
+            attempts_run_out
+            a_single_attempt
+            dead_at_once
+            snooze_costs_nothing
+            release_costs_nothing
+            cancel_removes
+            delays_are_kept
+            the_newest_ten_errors_are_kept
+            long_errors_are_cut
+        }
+        retry_cancel_delete {
+            retry
+            cancel
+            delete
+            a_dead_letter_starts_again
+            a_timer_keeps_its_attempts
+            only_what_matches
+            retry_only_what_matches
+            cancel_of_a_running_job
+            delete_leaves_the_running
+            thousands
+        }
+        submissions {
+            stored_once
+            another_message_is_a_conflict
+            twice_in_one_batch
+            kept_for_later
+            of_a_live_job_of_ours
+            known_after_the_job_is_gone
+            racing_receivers
+            pruned_by_age
+            a_full_batch
+        }
+        timers {
+            nothing_to_promote
+            in_batches
+            next_is_now_when_more_is_due
+            next_is_the_soonest
+            says_in_which_queues
+            the_earliest_first
+            not_before_their_time
+            exactly_those_that_are_due
+            promoted_jobs_keep_their_place
+        }
+        transactions {
+            nothing_is_seen_before_the_commit
+            rolled_back_is_nothing
+            several_flushes_in_one
+            a_handler_commits_all_at_once
+            a_stale_claim_is_not_removed
+            removed_together_all_claims_have_to_be_current
+            inserts_like_the_engine
+            a_thousand_in_one_flush
+            nothing_to_commit
+            dropped_transactions_leave_nothing_behind
+        }
+    }
+    sql {
+        bulk_operations {
+            run_again_in_many_transactions
+            run_again_one_after_the_other_in_many_transactions
+        }
+        unreadable {
+            met_by_a_claim
+            met_one_at_a_time
+            met_by_a_delivery
+            met_by_a_hand_out
+            met_by_an_admission
+            options_of_any_shape
+            run_again_is_buried_again
+            remembered_as_any_dead_letter
+        }
+        node_ids {
+            ids_of_nodes
+        }
+        maintenance {
+            what_is_due_is_said
+        }
+        clocks {
+            all_is_well_with_a_right_clock
+            a_schedule_is_computed_again
+            each_occurrence_that_counts_happens_once
+            a_schedule_put_by_a_wrong_clock
+            a_rate_goes_on
+            a_lease_of_an_external_worker_ends
+            an_extended_lease_ends
+            a_time_to_live_ends
+            another_attempt_is_made
+            a_timer_that_was_asked_for_stays
+            a_hold_ends
+            a_key_is_free_after_its_period
+            what_was_raised_is_put_back
+            what_is_raised_as_far_as_it_goes
+            what_lies_ahead_is_told
+        }
+        doctor_checks {
+            jobs_blocked_without_a_rule_are_a_fault
+            a_key_that_was_not_unblocked_is_a_fault
+            a_rate_is_no_fault
+            overdue_unblocks_are_reported
+            many_unblocks_of_few_keys_do_not_end_admission
+        }
+        large_batches {
+            sixty_four_documents_of_a_megabyte
+            in_a_transaction_of_the_caller
+            owned_from_the_start
+            ids_that_are_given_twice_count_once
+            the_same_ids_by_two_senders_at_once
+            submissions
+            results_of_external_workers
+        }
+        terminating {
+            a_group_waits_for_the_handler
+            a_limit_waits_for_the_handler
+            all_that_it_held_waits
+            the_same_id_waits_too
+            only_who_ran_it_says_so
+            what_does_not_run_holds_nothing
+            a_retired_node_frees_it
+            a_dead_node_frees_it
+            a_job_of_a_dead_node_holds_nothing
+            a_claim_that_got_lost_frees_it
+            an_external_worker_reports
+            an_external_worker_says_nothing
+            all_at_the_same_time
+        }
+        groups {
+            one_at_a_time_in_order
+            groups_do_not_wait_for_each_other
+            over_queues_and_by_priority
+            a_failure_lets_others_pass
+            a_failure_of_an_ordered_job_holds_the_group
+            an_ordered_job_goes_on_before_better_ones
+            a_deleted_job_frees_its_group
+            a_dead_owner_does_not_free_the_group
+            external_workers_hold_groups
+            every_verdict_conserves_permits
+            a_batch_frees_what_it_ended_and_no_more
+            a_late_end_frees_nothing_of_who_has_its_id_now
+        }
+        limits {
+            no_more_than_the_limit
+            others_pass
+            each_by_itself
+            a_pause_of_all_is_one_of_all
+            a_new_limit_counts_what_runs
+            no_more_starts_than_the_rate
+            paused
+            shares_by_weight
+            rules_are_kept
+            changes_of_a_rule_do_not_undo_each_other
+            what_waits_long_is_raised
+            an_admitted_job_is_not_held_for_its_delivery
+        }
+        unreadable_rules {
+            a_schedule_that_can_not_be_read_stops_no_other
+            shares_that_can_not_be_read_divide_nothing
+        }
+        rates {
+            starts_close_to_each_other_are_counted_as_one
+            what_is_counted_as_one_breaks_no_rate
+            what_is_counted_as_one_does_not_grow_for_ever
+            what_no_rate_reaches_back_to_is_forgotten
+        }
+        overlaps {
+            no_overlap_while_the_job_is_blocked
+        }
+        time_to_live {
+            nothing_expires_without_a_time_to_live
+            what_waits_expires
+            next_is_the_soonest_and_now_when_there_is_more
+            what_runs_goes_on
+            requeued_it_lives_as_long_again
+            an_expired_job_frees_its_group
+            lookers_share_without_overlap
+        }
+        uniques {
+            one_of_a_key_until_it_is_gone
+            submitted
+            what_is_compared
+            while_it_waits
+            for_a_period
+            replace
+            what_is_set_aside_is_kept
+            reject
+            in_bulk
+            rolled_back_it_holds_nothing
+            the_same_id_twice_is_one_job
+            an_id_that_is_there_takes_nothing_from_others
+            one_of_many_senders_wins
+            replacing_races_with_claims
+        }
+        unique_key_release {
+            a_batch_gives_its_keys_back
+            beside_others_that_hold_something
+            what_it_did_not_end_keeps_its_key
+            not_the_key_that_another_has_by_now
+            a_period_goes_on
+            a_late_end_frees_no_key_of_who_has_its_id_now
+            what_goes_on_keeps_its_key
+            ended_by_transactions
+        }
+        queue_capacity {
+            full_is_as_many_waiting_as_allowed
+            each_queue_by_itself
+        }
+        refused_nodes {
+            who_may_not_claim_is_told
+        }
+        foreign_migrations {
+            a_newer_schema_is_refused
+            a_newer_schema_that_this_build_runs_on_is_used
+            a_change_fills_in_rows_in_batches
+            a_change_that_fails_is_not_applied
+            an_interrupted_change_goes_on
+            a_schema_from_before_the_first_release_is_refused
+            an_edited_file_is_refused
+        }
+        history {
+            nothing_is_remembered_unless_asked
+            every_end_is_remembered
+            failures_are_remembered_alone
+            ends_outside_are_remembered_too
+            a_refused_outcome_is_not_remembered
+            a_rolled_back_end_is_not_remembered
+            a_batch_is_remembered_one_by_one
+            found_by_what_is_known_of_them
+            forgotten_when_old
+            old_dead_letters_go
+            an_old_dead_letter_frees_its_group
+            the_old_audit_goes
+            a_result_comes_with_the_end_of_its_job
+            a_result_has_its_time
+        }
+        job_operations {
+            suspend_from_every_state
+            resume_from_every_state
+            run_from_every_state
+            change_in_every_state
+            there_and_back
+            an_ordered_job_keeps_its_group
+            a_change_of_the_queue_is_admitted_anew
+            a_delivery_to_the_old_queue_is_out_of_date
+            a_unique_job_stays_unique
+            chosen_by_their_options
+            nonsense_is_refused
+            more_than_one_transaction_takes
+            the_audit_says_who_did_what
+            the_audit_says_who_changed_schedules
+            a_long_backfill_is_one_entry
+            a_node_learns_which_of_its_jobs_are_gone
+            an_evicted_node_loses_its_jobs
+        }
+        progress {
+            progress_survives_the_attempt
+            only_the_owner_says_how_far
+            progress_goes_after_its_job
+        }
+    }
+    postgres {
+        counting {
+            so_many_over_all_nodes
+            whether_any_waits
+            only_what_it_counts
+            not_under_the_rule_of_all_kinds
+            two_limits_at_once
+            a_late_claim_takes_nothing
+            somebody_holds_a_limit
+            numbers_that_go_round
+            what_ran_before_is_found_after_a_claim_that_counted
+            a_claim_for_nothing_tells
+            other_rules_count_what_runs
+            what_the_dead_ran_counts_until_it_is_released
+            a_rate_counts_what_starts
+            others_are_blocked
+            what_is_left_is_theirs
+            nobody_keeps_all
+            rules_that_come_and_go
+            many_claims_at_once
+        }
+        group_runs {
+            one_after_the_other
+            several_at_once
+            only_fresh_ones_are_in_a_run
+            what_was_handed_on_is_like_any_other
+            a_cancelled_one_keeps_the_group
+            not_what_another_has_to_judge
+            a_new_limit_counts_who_runs
+            not_what_somebody_holds
+            not_to_who_has_lost_it
+            a_lease_is_of_one_node
+            unheard_it_is_given_back
+            a_look_leaves_later_leases_alone
+            the_lease_of_a_dead_node_ends
+            a_lease_outlives_a_commit_under_way
+            from_a_transaction
+            many_at_once
+        }
+        unique_key_rows {
+            none_is_left
+            with_the_next_of_a_group
+            an_id_in_two_tables_keeps_its_key
+            keys_that_are_none
+            a_sender_who_was_slower_holds_nothing_meanwhile
+            senders_and_ends_of_many
+        }
+        idle_load {
+            what_is_far_away_is_not_said
+        }
+        locked_rows {
+            a_claim_passes_over_them
+            promoters_pass_over_them
+            monitors_pass_over_them
+            declarations_of_death_pass_over_them
+            declarations_pass_over_rows
+            first_sends_of_an_id_meet
+            an_id_in_two_tables_stops_nobody
+            commits_make_no_multixacts
+            an_old_snapshot_owns_nothing
+            a_commit_that_hands_over_is_bounded
+            deliveries_pass_over_them
+            hand_outs_pass_over_them
+            a_retiring_node_waits_for_its_claims
+            schedulers_pass_over_them
+            an_evicted_node_is_not_waited_for
+            a_silent_transaction_keeps_no_node_from_retiring
+            a_rule_waits_for_a_pass_under_way
+        }
+        old_snapshots {
+            an_id_sent_past_a_move_keeps_nobody_from_recovery
+            an_id_sent_past_a_move_vetoes_no_outcome
+        }
+        claims_in_flight {
+            a_claim_keeps_its_dead_node
+            a_claim_of_deliveries_keeps_its_dead_node
+            a_commit_that_hands_over_keeps_its_dead_node
+            a_node_retires_after_its_claim
+            a_node_retires_after_its_claim_of_deliveries
+            a_node_retires_after_its_commit_that_hands_over
+            a_claim_that_meets_the_death_of_its_node_sees_it
+            a_limit_waits_for_nobody_for_ever
+        }
+    }
+}

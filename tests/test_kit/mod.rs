@@ -1,0 +1,73 @@
+//! The test kit for users: each of its promises, on both stores.
+
+mod databases;
+mod inline;
+mod kit;
+mod running;
+mod sealed;
+mod sent;
+
+/// Defines a test for each case, run against one kind of database.
+macro_rules! run {
+    ($kit:ty, $($module:ident { $($case:ident)* })*) => {
+        $(mod $module {
+            use crate::test_kit::kit::Kit;
+
+            // On one thread, as `#[tokio::test]` does it for users.
+            $(#[tokio::test]
+            async fn $case() {
+                if let Some(db) = <$kit>::database().await {
+                    crate::test_kit::$module::$case(&db).await;
+                }
+            })*
+        })*
+    };
+}
+
+macro_rules! cases {
+    ($($cases:tt)*) => {
+        #[cfg(feature = "sqlite")]
+        mod sqlite {
+            run! { jobwright::Sqlite, $($cases)* }
+        }
+        mod postgres {
+            run! { jobwright::Postgres, $($cases)* }
+        }
+    };
+}
+
+cases! {
+    databases {
+        tests_do_not_see_each_other
+        travelling_wakes_a_running_executor
+    }
+    inline {
+        a_commit_returns_after_its_jobs_have_run
+        what_is_rolled_back_does_not_run
+        a_failing_job_fails_no_commit_and_is_told_at_the_end
+        a_handler_that_commits_by_itself_does_not_wait_for_itself
+        an_endless_chain_is_told_at_the_end
+    }
+    running {
+        a_drain_runs_what_waits_and_what_that_sends
+        failures_are_told_and_recorded
+        a_job_that_was_tried_again_is_done
+        what_no_handler_takes_is_told
+        jobs_that_send_each_other_for_ever_are_found_out
+        a_job_that_comes_back_for_ever_is_found_out
+        a_drain_through_time_runs_retries_and_delayed_jobs
+        work_one_runs_one_job_on_the_real_path
+        work_in_leaves_nothing_when_the_test_rolls_back
+        middleware_and_send_hooks_are_there
+        batches_are_run_as_batches
+        groups_are_run_in_their_order
+        an_outcome_that_is_refused_is_told
+    }
+    sent {
+        true_statements_return_what_they_found
+        a_false_statement_lists_what_was_sent_and_why_not
+        each_condition_can_fail
+        what_is_stored_can_be_asked_after_the_commit
+        what_a_handler_sent_can_be_asked_inside_it
+    }
+}

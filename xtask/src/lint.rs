@@ -1,0 +1,60 @@
+//! Checks of the source that run nothing of it.
+
+use std::time::Duration;
+
+use crate::report::Report;
+use crate::run;
+use crate::{api, rooms, test};
+
+/// Checks the format and the rooms. Takes no time, since it compiles nothing more.
+pub(crate) fn source(report: &mut Report) -> Option<()> {
+    report.step("format", || run::run(&mut run::cargo(["fmt", "--all", "--check"]), run::CARGO)).then_some(())?;
+    report.step("rooms", || rooms::run(None)).then_some(())
+}
+
+/// Runs clippy on everything.
+pub(crate) fn clippy(report: &mut Report) -> Option<()> {
+    let args = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    report.step("clippy", || run::run(&mut run::cargo(args), run::CARGO)).then_some(())
+}
+
+/// Compiles the library without features and with the default ones: the package alone, so that no other member of the workspace turns features on.
+pub(crate) fn features(report: &mut Report) -> Option<()> {
+    for (name, more) in [("library without features", &["--no-default-features"][..]), ("library with defaults", &[])] {
+        let mut command = run::cargo(["check", "--package", "jobwright", "--lib", "--locked"]);
+        report.step(name, || run::run(command.args(more), run::CARGO)).then_some(())?;
+    }
+    Some(())
+}
+
+/// Builds the documentation, private items too, and compares the public API with its list.
+pub(crate) fn documentation(report: &mut Report) -> Option<()> {
+    report
+        .step("documentation", || {
+            // Libraries only: the binary is named like the library, and their pages would overwrite each other.
+            let mut command = run::cargo(["doc", "--workspace", "--lib", "--no-deps"]);
+            command.args(["--document-private-items", "--locked"]);
+            run::run(command.env("RUSTDOCFLAGS", "-D warnings"), run::CARGO)
+        })
+        .then_some(())?;
+    report.step("public API", || api::run(false)).then_some(())
+}
+
+/// Runs the checks of cargo-deny that work without a network. Advisories need RustSec's database and have a separate job.
+pub(crate) fn deny(report: &mut Report) -> Option<()> {
+    const NAME: &str = "cargo deny";
+    if !test::installed("deny") {
+        if std::env::var_os("JOBWRIGHT_CI_INSTALL").is_none_or(|value| value != "1") {
+            report.not_run(NAME, "cargo-deny is not installed (JOBWRIGHT_CI_INSTALL=1 installs it)");
+            return Some(());
+        }
+        report
+            .step("install cargo-deny", || {
+                // Compiling it takes minutes; half an hour means that something hangs.
+                run::run(&mut run::cargo(["install", "cargo-deny", "--locked"]), Duration::from_secs(30 * 60))
+            })
+            .then_some(())?;
+    }
+    let args = ["deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"];
+    report.step(NAME, || run::run(&mut run::cargo(args), run::CARGO)).then_some(())
+}
