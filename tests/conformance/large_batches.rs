@@ -11,12 +11,22 @@ use crate::support::{Jobs, TestDb};
 const MANY: usize = 24;
 
 /// Returns a megabyte of empty arrays: 87 times as much once it is parsed.
+fn text() -> String {
+    format!("[{}1]", "[],".repeat(349_000))
+}
+
 fn document() -> Payload {
-    Payload::json_text(format!("[{}1]", "[],".repeat(349_000))).unwrap()
+    Payload::json_text(text()).unwrap()
+}
+
+/// Whether it is that document, compared as text: parsing it takes most of a second without optimisation. PostgreSQL adds spaces.
+fn is_whole(payload: &Payload) -> bool {
+    payload.as_str().is_some_and(|stored| stored.replace(' ', "") == text())
 }
 
 fn heavy(change: impl Fn(NewJob) -> NewJob) -> Vec<JobMessage> {
-    (0..MANY).map(|n| message(change(NewJob::new("kind", document()).header("n", n.to_string())))).collect()
+    let document = document();
+    (0..MANY).map(|n| message(change(NewJob::new("kind", document.clone()).header("n", n.to_string())))).collect()
 }
 
 /// Asserts that all messages arrived whole, in the order in which they were sent.
@@ -26,21 +36,21 @@ async fn arrived<T: TestDb>(db: &T, sent: &[JobMessage]) {
     for (n, sent) in sent.iter().enumerate() {
         let job = store.take_one(node).await;
         assert_eq!((job.id, job.headers["n"].as_str()), (sent.id, n.to_string().as_str()));
-        let values: Vec<serde_json::Value> = job.payload.decode().unwrap();
-        assert_eq!((values.len(), values.last()), (349_001, Some(&serde_json::json!(1))));
+        assert!(is_whole(&job.payload), "{} arrived otherwise", job.id);
     }
     assert_eq!(store.count(JobState::Waiting).await, 0);
 }
 
 pub(crate) async fn sixty_four_documents_of_a_megabyte<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let sent: Vec<JobMessage> = (0..64).map(|_| message(NewJob::new("kind", document()))).collect();
+    let document = document();
+    let sent: Vec<JobMessage> = (0..64).map(|_| message(NewJob::new("kind", document.clone()))).collect();
     assert_eq!(store.insert(&sent, None).await.unwrap().rows, 64);
     let node = store.node().await;
     for sent in &sent {
         let job = store.take_one(node).await;
         assert_eq!(job.id, sent.id);
-        assert_eq!(job.payload.decode::<Vec<serde_json::Value>>().unwrap().len(), 349_001);
+        assert!(is_whole(&job.payload), "{} arrived otherwise", job.id);
     }
 }
 
@@ -118,15 +128,16 @@ pub(crate) async fn results_of_external_workers<T: TestDb>(db: &T) {
     let store: Jobs = db.jobs();
     store.send_all((0..MANY).map(|_| job().header("replyTo", "them"))).await;
     let handed = store.hand_out("default", MANY, LATER, hand_out_number()).await.unwrap();
+    let document = document();
     let mut done: Vec<ExternalDone> =
-        fences(&handed).into_iter().map(|fence| ExternalDone { fence, result: Some(document()) }).collect();
+        fences(&handed).into_iter().map(|fence| ExternalDone { fence, result: Some(document.clone()) }).collect();
     done.push(ExternalDone { fence: handed[0].fence(), result: None });
     let accepted = store.complete_external(&done).await.unwrap().ids;
     assert_eq!((accepted.len(), set(accepted)), (MANY, set(ids(&handed))));
     let node = store.node().await;
     for _ in 0..MANY {
         let reply = store.take_from(jobwright::REPLY_QUEUE, node, 1).await.remove(0);
-        assert_eq!(reply.payload.decode::<Vec<serde_json::Value>>().unwrap().len(), 349_001);
+        assert!(is_whole(&reply.payload), "{} arrived otherwise", reply.id);
     }
     assert_eq!(store.count(JobState::Waiting).await, 0);
 }

@@ -13,14 +13,36 @@ pub(crate) fn run() -> Result<()> {
 /// Runs the steps; `None` once one has failed. The gate stops at the first failure of those before the tests: later steps take longer and say less.
 fn steps(report: &mut Report) -> Option<()> {
     lint::source(report)?;
+    let options = test::Options { gate: true, ..test::Options::default() };
+    // Downloading and starting servers leaves the processors to the compiler.
+    let environment = std::thread::scope(|scope| {
+        let preparing = scope.spawn(|| {
+            let mut report = Report::default();
+            (test::prepare(&options, &mut report), report)
+        });
+        let checked = checks(report);
+        match preparing.join() {
+            Ok((environment, prepared)) => {
+                report.beside(prepared);
+                checked.and(environment)
+            }
+            Err(_) => {
+                report.step("preparation", || Err("its thread has panicked: see above".to_owned()));
+                None
+            }
+        }
+    })?;
+    test::steps(&options, &environment, report);
+    ha::steps(&ha::Options::short(), report);
+    // After the tests: counts mean nothing while tests fail.
+    report.step("counts", || counts::run(false)).then_some(())
+}
+
+/// Runs what needs no server: a flaw that this finds need not be found by a test.
+fn checks(report: &mut Report) -> Option<()> {
     lint::clippy(report)?;
     lint::features(report)?;
     lint::deny(report)?;
     lint::documentation(report)?;
-    // Before the tests: it needs no server, and a flaw that it finds need not be found by a test.
-    model::step(report)?;
-    test::steps(&test::Options { gate: true, ..test::Options::default() }, report);
-    ha::steps(&ha::Options::short(), report);
-    // After the tests: counts mean nothing while tests fail.
-    report.step("counts", || counts::run(false)).then_some(())
+    model::step(report)
 }

@@ -13,9 +13,16 @@ enum End {
 }
 
 /// Steps in the order they ran.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report {
+    begun: Instant,
     steps: Vec<(String, Duration, End)>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self { begun: Instant::now(), steps: Vec::new() }
+    }
 }
 
 impl Report {
@@ -33,6 +40,12 @@ impl Report {
         let ok = matches!(end, End::Ok);
         self.steps.push((name.to_owned(), begin.elapsed(), end));
         ok
+    }
+
+    /// Adds the steps of another report, which ran at the same time as the last ones here.
+    pub(crate) fn beside(&mut self, other: Self) {
+        let steps = other.steps.into_iter();
+        self.steps.extend(steps.map(|(name, took, end)| (format!("{name} (beside the steps above)"), took, end)));
     }
 
     /// Records a step that was left out, and why.
@@ -54,7 +67,6 @@ impl Report {
 
     fn summary(&self) -> String {
         let mut text = String::from("Summary\n");
-        let total: Duration = self.steps.iter().map(|(_, took, _)| *took).sum();
         for (name, took, end) in &self.steps {
             let seconds = format!("{:.1} s", took.as_secs_f64());
             let line = match end {
@@ -68,8 +80,8 @@ impl Report {
             text.push_str(&line);
             text.push('\n');
         }
-        let seconds = format!("{:.1} s", total.as_secs_f64());
-        let minutes = total.as_secs_f64() / 60.0;
+        let total = self.begun.elapsed().as_secs_f64();
+        let (seconds, minutes) = (format!("{total:.1} s"), total / 60.0);
         // Writing to a String does not fail.
         let _ = writeln!(text, "          {seconds:>9}  in total, {minutes:.1} minutes");
         text
@@ -84,6 +96,9 @@ mod tests {
     fn a_failed_step_fails_the_run_and_one_not_run_does_not() {
         let mut report = Report::default();
         assert!(report.step("first", || Ok(())));
+        let mut other = Report::default();
+        assert!(!other.step("meanwhile", || Err("no room".to_owned())));
+        assert!(other.finish().is_err());
         report.not_run("second", "the tool is not installed");
         assert!(report.finish().is_ok());
 
@@ -93,5 +108,7 @@ mod tests {
         assert!(summary.contains("second: not run: the tool is not installed"));
         assert!(summary.contains("third: it broke\n"));
         assert!(summary.contains("in total, 0.0 minutes"));
+        report.beside(other);
+        assert_eq!(report.finish(), Err("failed: third, meanwhile (beside the steps above)".to_owned()));
     }
 }

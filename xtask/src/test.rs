@@ -55,7 +55,9 @@ pub(crate) fn one(kind: &str, program: &str, test: &str) -> Command {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut report = Report::default();
-    steps(options, &mut report);
+    if let Some(environment) = prepare(options, &mut report) {
+        steps(options, &environment, &mut report);
+    }
     if !options.all && options.extra.is_empty() {
         match left_out() {
             Ok(names) => eprintln!("\nLeft to `cargo xtask nightly` (`test --all` runs them too):\n{names}"),
@@ -72,28 +74,22 @@ fn left_out() -> Result<String> {
     run::capture(&mut command, run::CARGO)
 }
 
-/// Runs all steps, whatever fails on the way, so that one run shows everything that is broken. Only without servers there is nothing to run.
-pub(crate) fn steps(options: &Options, report: &mut Report) {
-    let mut foreign = Vec::new();
-    let urls = if options.embedded_only {
-        None
-    } else {
-        let mut found = None;
-        let up = report.step("services up", || services::up().map(|urls| found = Some(urls)));
-        if !up || !report.step("tools", services::tools) {
-            return;
-        }
+/// Makes what the tests need: servers, tools, clients, the test runner. `None` if that failed.
+pub(crate) fn prepare(options: &Options, report: &mut Report) -> Option<Environment> {
+    let mut environment = Environment::default();
+    if !options.embedded_only {
+        report.step("services up", || services::up().map(|urls| environment.urls = Some(urls))).then_some(())?;
+        report.step("tools", services::tools).then_some(())?;
         report.step("foreign clients", || {
-            foreign = services::foreign::variables();
+            environment.foreign = services::foreign::variables();
             Ok(())
         });
-        found
-    };
-    let environment = Environment { urls, foreign };
-
-    if !report.step("test runner", runner::ensure) {
-        return;
     }
+    report.step("test runner", runner::ensure).then_some(environment)
+}
+
+/// Runs all steps, whatever fails on the way, so that one run shows everything that is broken.
+pub(crate) fn steps(options: &Options, environment: &Environment, report: &mut Report) {
     report.step("tests", || {
         let mut command = nextest(if options.gate { "ci" } else { "default" });
         if options.all {
@@ -109,8 +105,8 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
         run::run(&mut run::cargo(["build", "--workspace", "--bins", "--examples"]), run::CARGO)
     });
     if built {
-        run_examples(&environment, report);
-        run_night(&environment, report);
+        run_examples(environment, report);
+        run_night(environment, report);
     }
 }
 

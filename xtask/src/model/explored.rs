@@ -77,7 +77,9 @@ mod tests {
     fn the_digest_is_of_names_and_contents() {
         let of = |parts: &[(&str, &str)]| {
             let mut sources = Vec::new();
-            parts.iter().for_each(|(name, content)| add(&mut sources, name, content.as_bytes()));
+            for (name, content) in parts {
+                add(&mut sources, name, content.as_bytes());
+            }
             hash(&sources).unwrap()
         };
         let one = of(&[("a.rs", "x\n"), ("b.rs", "y\n")]);
