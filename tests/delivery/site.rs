@@ -14,7 +14,7 @@ use lapin::{Connection, ConnectionProperties};
 use crate::delivery::amqp_client::Client;
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease};
 use crate::support::postgres::Pg;
-use crate::support::{amqp_url, eventually, unique};
+use crate::support::{amqp_url, eventually, pause, unique};
 
 /// Closes every broker handle it gave out, and deletes what these declared at the broker, when it is dropped.
 pub(crate) struct Site<W: World = Pg<false>> {
@@ -141,14 +141,15 @@ impl<W: World> Site<W> {
 
     /// Asserts that every committed job took effect once.
     pub(crate) async fn settled(&self, ids: &[JobId]) {
-        let (jobs, end) = (self.db.jobs(), Instant::now() + PATIENCE * 2);
+        let (jobs, begun) = (self.db.jobs(), Instant::now());
         loop {
             let left = jobs.all().await;
             if left.is_empty() {
                 break;
             }
-            assert!(Instant::now() < end, "{} jobs are left, such as {:?}", left.len(), &left[..left.len().min(3)]);
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            let some = &left[..left.len().min(3)];
+            assert!(begun.elapsed() < PATIENCE * 2, "{} jobs are left, such as {some:?}", left.len());
+            tokio::time::sleep(pause(begun.elapsed())).await;
         }
         self.db.each_once(ids).await;
     }

@@ -175,6 +175,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Polls until `holds` returns true, and fails the test if that takes longer than `deadline`, or [`PATIENCE`] if that is longer.
 ///
 /// Polling ends as soon as the condition holds, and a slow machine only makes it take longer; a fixed wait would be too long or too short.
+/// The longer it takes, the longer are the pauses, up to a fifth of a second: each question costs the processors time that other tests need.
 #[track_caller]
 pub(crate) fn eventually(deadline: Duration, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();
@@ -183,9 +184,14 @@ pub(crate) fn eventually(deadline: Duration, mut holds: impl AsyncFnMut() -> boo
         let start = Instant::now();
         while !holds().await {
             assert!(start.elapsed() < deadline, "still not true after {deadline:?}: {caller}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(pause(start.elapsed())).await;
         }
     }
+}
+
+/// Returns the pause between two questions after this time of asking.
+pub(crate) fn pause(waited: Duration) -> Duration {
+    (waited / 20).clamp(Duration::from_millis(20), Duration::from_millis(200))
 }
 
 /// Returns a name that is used nowhere else.

@@ -87,7 +87,7 @@ impl<const POOLED: bool> Pg<POOLED> {
         Jobs(Postgres::connect(config).await.unwrap().engine())
     }
 
-    async fn aside(&self) -> &tokio_postgres::Client {
+    pub(crate) async fn aside(&self) -> &tokio_postgres::Client {
         self.aside.get_or_init(|| self.client()).await
     }
 

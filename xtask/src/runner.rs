@@ -148,4 +148,14 @@ mod tests {
             assert!(block.starts_with("[[profile.ci.overrides]]") && is_excused(block), "{block}");
         }
     }
+
+    #[test]
+    fn the_tests_of_its_configuration_exist() {
+        let config = std::fs::read_to_string(run::workspace().join(".config/nextest.toml")).unwrap();
+        let lines: Vec<&str> = config.lines().filter(|line| !line.starts_with('#') && line.contains("test(")).collect();
+        assert!(lines.len() > 4, "{lines:?}");
+        for line in lines {
+            assert_eq!(crate::test_names::unknown(line), Vec::<&str>::new(), "{line}");
+        }
+    }
 }
