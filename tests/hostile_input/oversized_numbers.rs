@@ -188,8 +188,8 @@ async fn a_bomb_that_is_locked_for_longer_than_a_call_may_take_is_removed() {
     let until_cancelled = async {
         loop {
             eventually(Duration::from_secs(30), async || held.waiter().await.is_some()).await;
-            let (first, before) = (held.waiter().await, ended.get());
-            let again = async || held.waiter().await.is_some_and(|waiter| first.as_ref() != Some(&waiter));
+            let (Some(first), before) = (held.waiter().await, ended.get()) else { continue };
+            let again = async || held.waiter().await.is_some_and(|waiter| waiter != first);
             eventually(Duration::from_secs(30), async || ended.get() != before || again().await).await;
             // Within one claim. On a busy machine one may have had no time left for a second statement.
             if ended.get() == before {

@@ -34,7 +34,7 @@ Set-up and checks of this repository.
 Usage: cargo xtask COMMAND
 
 Commands:
-  services up       make a PostgreSQL, a RabbitMQ, and a PgBouncer (transaction pooling) before the newest PostgreSQL reachable, and
+  services up       make a PostgreSQL, a RabbitMQ, and a PgBouncer (transaction pooling) in front of the newest PostgreSQL reachable, and
                     print DATABASE_URL=..., AMQP_URL=..., PGBOUNCER_URL=..., PGBOUNCER_SERVER_URL=...; so:
                     export $(cargo xtask services up)
   services status   say for each which URL, whether it answers, and whose it is

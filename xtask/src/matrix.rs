@@ -11,9 +11,11 @@ use crate::services::{self, Urls};
 use crate::{runner, test};
 
 /// The tests for a server: all that run statements of the stores, except those for other databases.
-const ALL: &str = "(binary(stores) | test(/^(context|executor|faults)::/)) & !test(/(^|::)(sqlite|oracle)/)";
+const ALL: &str =
+    "(binary(stores) | (binary(system) & test(/^(context|executor|faults)::/))) & !test(/(^|::)(sqlite|oracle)/)";
 /// The part of them that checks single statements, without a pooler: the versions do not differ in how they are pooled.
-const STATEMENTS: &str = "test(/^(conformance|context)::postgres::/)";
+const STATEMENTS: &str = "((binary(stores) & test(/^conformance::/)) | (binary(system) & test(/^context::/))) \
+                          & !test(/(^|::)(sqlite|oracle|pgbouncer)/)";
 /// The tests that go through a pooler.
 const POOLED: &str = "binary(stores) & test(/(^|::)pgbouncer::/)";
 /// The tests of an unusable pooler, which start one themselves.
@@ -66,26 +68,32 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     let Some(urls) = found.filter(|_| ready) else { return };
     let versions = options.wanted();
     for &(version, package, tests) in &versions {
-        report.step(&format!("PostgreSQL {version}"), || on(version, package, "transaction", tests, &urls));
+        report.step(&format!("PostgreSQL {version}"), || {
+            let with_long_ones = !options.brief;
+            on(version, package, "transaction", tests, with_long_ones, &urls)
+        });
     }
     if let Some(&(version, package, _)) = versions.last() {
         // Session pooling, the other mode that keeps transactions whole: no version differs in it, so the newest stands for all.
-        report
-            .step(&format!("PostgreSQL {version}, sessions pooled"), || on(version, package, "session", POOLED, &urls));
+        report.step(&format!("PostgreSQL {version}, sessions pooled"), || {
+            on(version, package, "session", POOLED, false, &urls)
+        });
         // Statement pooling, which does not, and has to be refused.
         report.step(&format!("PostgreSQL {version}, statements pooled"), || {
-            on(version, package, "statement", REFUSED, &urls)
+            on(version, package, "statement", REFUSED, false, &urls)
         });
     }
 }
 
-fn on(version: &str, package: &str, pooling: &str, tests: &str, urls: &Urls) -> Result<()> {
+fn on(version: &str, package: &str, pooling: &str, tests: &str, with_long_ones: bool, urls: &Urls) -> Result<()> {
     let programs = Programs::of(version, package)?;
     let server = Postgres::start_from("matrix-postgres", &programs.folder())?;
     eprintln!("PostgreSQL {} at {}", server.setting("server_version")?, server.url());
     let pooler = PgBouncer::start(server.url(), pooling)?;
     let mut command = test::nextest("ci");
     command.args(["-E", &format!("package(jobwright) & ({tests})")]).envs(urls.variables());
+    // Those with random faults, which the runner's profile leaves out.
+    command.args(with_long_ones.then_some("--ignore-default-filter"));
     command.env("DATABASE_URL", server.url());
     command.env("PGBOUNCER_URL", pooler.url()).env("PGBOUNCER_SERVER_URL", server.url());
     command.env("JOBWRIGHT_TEST_POSTGRES_BIN", programs.folder());

@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// Runs the check as a step of `ci`. It is not run where that Rust is neither installed nor may be.
+/// Runs the check as a step of a set. It is not run where that Rust is neither installed nor may be.
 pub(crate) fn step(report: &mut Report) -> Option<()> {
     const NAME: &str = "oldest Rust";
     let version = match version() {

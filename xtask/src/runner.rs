@@ -39,10 +39,10 @@ pub(crate) fn ensure() -> Result<()> {
             )
         })?;
     }
-    version().map(drop).ok_or_else(|| {
+    version().filter(|found| *found >= OLDEST).map(drop).ok_or_else(|| {
         format!(
-            "cargo-nextest {VERSION} was installed, but cargo does not find it: put its folder (`~/.cargo/bin`, unless \
-                 CARGO_HOME or CARGO_INSTALL_ROOT say otherwise) on PATH"
+            "cargo-nextest {VERSION} was installed, but cargo finds none, or an older one before it: put its folder (`~/.cargo/bin`, \
+             unless CARGO_HOME or CARGO_INSTALL_ROOT say otherwise) first on PATH"
         )
     })
 }

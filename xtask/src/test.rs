@@ -16,7 +16,7 @@ const EXAMPLE_DEADLINE: Duration = Duration::from_secs(180);
 const NIGHT: &str = "examples/ops/night.sh";
 const NIGHT_DEADLINE: Duration = Duration::from_secs(300);
 
-/// The tests that are left to [`crate::sets`], by the filter of the runner's profile: they go on for as long as they are told to.
+/// The filter of the tests that are left to [`crate::sets`], because the runner's profile leaves them out: they go on for as long as they are told to.
 pub(crate) const LEFT_OUT: &str = "not default()";
 
 #[derive(Debug, Default, PartialEq)]
@@ -25,7 +25,7 @@ pub(crate) struct Options {
     pub(crate) embedded_only: bool,
     /// Also the tests that are left to each night.
     pub(crate) all: bool,
-    /// The runner's profile `ci`: a test that fails is run again, so that what is flaky is told apart from what is broken. Both fail.
+    /// The runner's profile `ci`: a test that fails is run again, to tell flaky tests from broken ones. Both fail.
     pub(crate) gate: bool,
     /// Arguments for the test runner.
     pub(crate) extra: Vec<String>,
@@ -34,16 +34,22 @@ pub(crate) struct Options {
 /// Returns a run of the runner on all members, since for one alone features differ, and every dependency would be built again.
 pub(crate) fn nextest(profile: &str) -> Command {
     let mut command = run::cargo(["nextest", "run", "--workspace", "--profile", profile]);
+    // Set where there are no servers, and nowhere else: tests that skip themselves look like tests that passed.
+    command.env_remove(EMBEDDED_ONLY);
     // Most of them wait most of the time: for a lease, a server, another process.
     if std::env::var_os("NEXTEST_TEST_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        command.env("NEXTEST_TEST_THREADS", (SIDE_BY_SIDE * cores).to_string());
+        command.env("NEXTEST_TEST_THREADS", (SIDE_BY_SIDE * cores).min(MOST_SIDE_BY_SIDE).to_string());
     }
     command
 }
 
-/// How many tests run at the same time on each core.
+/// The variable that makes tests do without servers.
+const EMBEDDED_ONLY: &str = "JOBWRIGHT_TEST_EMBEDDED_ONLY";
+
+/// How many tests run at the same time on each core, and on all of them: a server has connections for no more.
 const SIDE_BY_SIDE: usize = 3;
+const MOST_SIDE_BY_SIDE: usize = 18;
 
 /// Returns a run of one test that an ordinary run ignores. It fails if there is no such test.
 pub(crate) fn one(kind: &str, program: &str, test: &str) -> Command {
@@ -57,21 +63,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut report = Report::default();
     if let Some(environment) = prepare(options, &mut report) {
         steps(options, &environment, &mut report);
-    }
-    if !options.all && options.extra.is_empty() {
-        match left_out() {
-            Ok(names) => eprintln!("\nLeft to `cargo xtask nightly` (`test --all` runs them too):\n{names}"),
-            Err(why) => eprintln!("\nThe tests that were left out can't be listed: {why}"),
+        if !options.all && options.extra.is_empty() {
+            report.step("tests left to `cargo xtask nightly`, and to `test --all`", list_left_out);
         }
     }
     report.finish()
 }
 
-/// Returns the names of the tests that the runner's profile leaves out, one to a line.
-fn left_out() -> Result<String> {
-    let mut command = run::cargo(["nextest", "list", "--workspace", "--message-format", "oneline"]);
+/// Prints the names of the tests that the runner's profile leaves out, one to a line.
+fn list_left_out() -> Result<()> {
+    let mut command = run::cargo(["nextest", "list", "--workspace", "--cargo-quiet", "--message-format", "oneline"]);
     command.args(["--ignore-default-filter", "-E", LEFT_OUT]);
-    run::capture(&mut command, run::CARGO)
+    run::run(&mut command, run::CARGO)
 }
 
 /// Makes what the tests need: servers, tools, clients, the test runner. `None` if that failed.
@@ -144,7 +147,7 @@ fn run_night(environment: &Environment, report: &mut Report) {
             for name in names.iter().map(String::as_str).chain(environment.foreign.iter().map(|(name, _)| *name)) {
                 command.env_remove(name);
             }
-            command.env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY");
+            command.env_remove(EMBEDDED_ONLY);
             run::run(&mut command, NIGHT_DEADLINE)
         });
     }
@@ -167,15 +170,12 @@ pub(crate) struct Environment {
 impl Environment {
     pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.urls {
-            Some(urls) => command
-                .envs(urls.variables())
-                .envs(self.foreign.iter().cloned())
-                .env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY"),
+            Some(urls) => command.envs(urls.variables()).envs(self.foreign.iter().cloned()).env_remove(EMBEDDED_ONLY),
             None => {
                 for name in Urls::NAMES {
                     command.env_remove(name);
                 }
-                command.env("JOBWRIGHT_TEST_EMBEDDED_ONLY", "1")
+                command.env(EMBEDDED_ONLY, "1")
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::run::{self, Result};
 /// Where the digest is in the repository.
 pub(super) const FILE: &str = "model/explored.txt";
 
-const HEAD: &str = "# What `cargo xtask model` has explored last, written by it: a digest of model/src, its manifest and the versions of its packages.\n";
+const HEAD: &str = "# The model that `cargo xtask model` last explored, written by it: a digest of model/src, its manifest and the explorer's version.\n";
 
 /// Returns the digest of the model as it is.
 pub(super) fn digest() -> Result<String> {

@@ -51,12 +51,12 @@ impl Service for Postgres {
     }
 }
 
-/// The newest version, behind the pooler. Always a private one: nobody has it running for that.
+/// The newest version, behind the pooler. No machine already runs one for that.
 pub(super) struct Newest;
 
 impl Service for Newest {
     const NAME: &str = "postgres-newest";
-    const VARIABLE: Option<&str> = None;
+    const VARIABLE: Option<&str> = Some("PGBOUNCER_SERVER_URL");
     const STOP: &str = Postgres::STOP;
 
     fn usual(&self) -> Result<Vec<Url>> {
@@ -72,7 +72,13 @@ impl Service for Newest {
         let user = User::for_servers()?;
         let dir = folder::create(Self::NAME, user)?;
         let started = embedded::programs_for(version, package, &dir)
-            .and_then(|programs| start(&programs.join("initdb"), &programs.join("pg_ctl"), user, &dir, ""));
+            .and_then(|programs| start(&programs.join("initdb"), &programs.join("pg_ctl"), user, &dir, ""))
+            .map_err(|why| {
+                format!(
+                    "{why}\n  PGBOUNCER_SERVER_URL can name another server for the tests through a pooler, such as that of \
+                     DATABASE_URL."
+                )
+            });
         if started.is_err() {
             // Nothing runs there, and it would be forgotten.
             folder::remove(&dir)?;

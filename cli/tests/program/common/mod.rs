@@ -287,7 +287,7 @@ pub(crate) fn until(what: &str, mut ask: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ask() {
         assert!(begun.elapsed() < DEADLINE, "waited too long for {what}");
-        // Many a question starts the program, which costs the processors time that other tests need.
+        // Many checks start the program, which costs the processors time that other tests need.
         std::thread::sleep((begun.elapsed() / 20).clamp(Duration::from_millis(10), Duration::from_millis(200)));
     }
 }
