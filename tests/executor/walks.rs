@@ -65,11 +65,16 @@ async fn walks_of(
         "unique_key ",
     ];
     let mut walks = Vec::new();
+    let version = "select current_setting('server_version_num')::int4";
+    let version: i32 = client.query_one(version, &[]).await.unwrap().get(0);
     client.batch_execute("deallocate all").await.unwrap();
     let statements = postgres_statements(schema, Keep::All);
     assert!(statements.len() > 90 && firsts.len() > 20, "{} {}", statements.len(), firsts.len());
     for (name, sql, types) in statements {
         if [&ASKED_BY_PEOPLE[..], &BY_FILTER, &WITH_A_LIMIT].iter().any(|names| names.contains(&&*name)) {
+            continue;
+        }
+        if version < 140_000 && BY_PAGES.contains(&&*name) {
             continue;
         }
         let nulls = vec!["null"; types.len()].join(", ");
@@ -148,6 +153,9 @@ const WITH_A_LIMIT: [&str; 11] = [
     "repair_retries",
     "repair_timer_lives",
 ];
+
+/// Walks over a range of pages. PostgreSQL 13 reads the whole table for one, so there a walk is a single statement (docs/tables.md).
+const BY_PAGES: [&str; 3] = ["owners", "release_lost", "release_unknown"];
 
 /// Tables with few rows: rules, nodes, schedules, migrations.
 const FEW_ROWS: [&str; 4] = ["rule", "node", "schedule", "migration"];
