@@ -19,7 +19,7 @@ use super::job_columns::JobPositions;
 use super::rows;
 use super::settle::settle;
 use super::shared::Shared;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::job::{Fence, Job, JobId, NodeId};
 use crate::store::unreadable::{BEGINNING, reason};
 use crate::store::{Settlement, Verdict};
@@ -89,7 +89,7 @@ pub(super) async fn clear_away(
         Err(error) => Err(error),
     };
     if let Err(error) = searched {
-        tracing::warn!(%error, "whether there are more jobs that can't be read is not known");
+        warn_of!(error, "whether there are more jobs that can't be read is not known");
     }
     search.helped.is_some() && error.kind() != ErrorKind::Timeout
 }
@@ -233,7 +233,7 @@ pub(super) fn sort_out(rows: &[Row]) -> Result<(Vec<Job>, Vec<Settlement>)> {
 /// lease expires.
 pub(super) fn settled(answer: &Result<Vec<JobId>>) {
     if let Err(error) = answer {
-        tracing::warn!(%error, "jobs that can't be read are not settled yet");
+        warn_of!(error, "jobs that can't be read are not settled yet");
     }
 }
 
