@@ -67,9 +67,12 @@ pub(crate) async fn each_keeps_its_order<W: World>(db: &W) {
     }
 }
 
-/// Blocks inserts until it is dropped or committed; returns when two of them wait.
-async fn held(db: &Pg<false>) -> tokio_postgres::Client {
+/// Blocks inserts until it is dropped or committed. The services have read the rules just before that: otherwise each commit would ask for them
+/// first, and might come too late to wait with the others.
+async fn held(db: &Pg<false>, messages: &MessageServices) -> tokio_postgres::Client {
     let client = db.client().await;
+    messages.send(job()).await.unwrap();
+    db.clear().await;
     client.batch_execute("begin; lock table job in share row exclusive mode").await.unwrap();
     client
 }
@@ -87,7 +90,9 @@ async fn two_wait(db: &Pg<false>) {
 #[tokio::test]
 async fn those_who_wait_share_a_commit() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    share_a_commit(&db, &db.messages().await).await;
+    let messages = db.messages().await;
+    let lock = held(&db, &messages).await;
+    share_a_commit(&db, lock, &messages).await;
 }
 
 /// The same with a service of the program around ours: a service that asks for no transaction needs none.
@@ -95,12 +100,13 @@ async fn those_who_wait_share_a_commit() {
 async fn those_who_are_watched_share_a_commit() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let seen = Seen::default();
-    share_a_commit(&db, &Recording::around(db.messages().await, "it", &seen)).await;
+    let messages = db.messages().await;
+    let lock = held(&db, &messages).await;
+    share_a_commit(&db, lock, &Recording::around(messages, "it", &seen)).await;
     assert_eq!(seen.take().len(), 3 * SENDERS);
 }
 
-async fn share_a_commit(db: &Pg<false>, messages: &MessageServices) {
-    let lock = held(db).await;
+async fn share_a_commit(db: &Pg<false>, lock: tokio_postgres::Client, messages: &MessageServices) {
     let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
             let mut cx = messages.begin();
@@ -121,7 +127,8 @@ async fn share_a_commit(db: &Pg<false>, messages: &MessageServices) {
 #[tokio::test]
 async fn the_one_at_fault_fails_alone() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let (messages, lock) = (db.messages().await, held(&db).await);
+    let messages = db.messages().await;
+    let lock = held(&db, &messages).await;
     // Half of a surrogate pair: JSON's grammar allows it, PostgreSQL does not.
     let bad = RawValue::from_string(r#""\ud800""#.to_owned()).unwrap();
     let senders: Vec<_> = (0..SENDERS)
@@ -147,7 +154,8 @@ async fn the_one_at_fault_fails_alone() {
 #[tokio::test]
 async fn who_gives_up_takes_nobody_along() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let (messages, lock) = (db.messages().await, held(&db).await);
+    let messages = db.messages().await;
+    let lock = held(&db, &messages).await;
     let mut ids = Vec::new();
     let mut senders: Vec<_> = (0..SENDERS)
         .map(|_| {
