@@ -106,6 +106,15 @@ pub enum Progress {
     Refused,
 }
 
+/// What a process noted for a check of what it owns. The check itself reads the rows later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// Claims with this number or a later one are left alone.
+    pub before: u8,
+    /// The claims in flight: job, node and number.
+    pub known: [Option<(u8, u8, u8)>; IN_FLIGHT],
+}
+
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
@@ -117,8 +126,12 @@ pub struct Process {
     pub hand: [Option<Held>; IN_FLIGHT],
     /// The statement in flight.
     pub request: Option<Request>,
+    /// The number drawn for a claim that is not sent yet; zero for none. As built there is no such time.
+    pub drawn: u8,
     /// Checks of what it owns that are due after a lost answer.
     pub looks: u8,
+    /// A check that is under way.
+    pub noted: Option<Note>,
     /// The claim that it remembers as cancelled: job and number.
     pub gone: Option<(u8, u8)>,
 }
@@ -227,7 +240,22 @@ impl State {
     }
 }
 
+impl Note {
+    /// Whether the check leaves this row of its node alone.
+    fn spares(&self, row: Row, job: u8, by_claim: bool) -> bool {
+        let known = |known: (u8, u8, u8)| {
+            if by_claim { known == (job, row.owner, row.version) } else { known.0 == job }
+        };
+        row.claim >= self.before || self.known.iter().flatten().any(|one| known(*one))
+    }
+}
+
 impl Process {
+    /// Returns what the process notes for a check, when claims with the number `before` or later are yet to come.
+    fn note(&self, before: u8) -> Note {
+        Note { before, known: self.hand.map(|held| held.map(|held| (held.job, held.node, held.version))) }
+    }
+
     /// Whether the process has this claim in flight.
     fn has(&self, row: Row, job: u8, by_claim: bool) -> bool {
         self.hand
@@ -260,6 +288,7 @@ impl Subject for Claims {
         "a dead letter",
         "a handler of a dead node",
         "a job born owned whose answer got lost",
+        "a claim that began after a check noted what its node knows",
     ];
 
     fn start(&self) -> State {
@@ -282,8 +311,10 @@ impl Subject for Claims {
         let (faults, most) = (state.faults, self.bounds.faults);
         match action {
             Action::Send { job } => self.sends_left(state, job) > 0,
-            Action::Ask { born, job, .. } => {
-                state.claims < self.bounds.claims && (!born || self.sends_left(state, job) > 0)
+            Action::Draw { .. } => state.claims < self.bounds.claims,
+            Action::Ask { process, born, job } => {
+                let numbered = !born && state.processes[index(process)].drawn != 0;
+                (numbered || state.claims < self.bounds.claims) && (!born || self.sends_left(state, job) > 0)
             }
             Action::Declare { node } => !state.is_lived(node) || faults.deaths < most.deaths,
             Action::Fence { .. } => faults.deaths < most.deaths,
@@ -343,6 +374,10 @@ impl Subject for Claims {
             let process = state.processes.iter().find(|process| process.node == row.owner && process.node != 0);
             row.send == 1 && process.is_some_and(|process| process.looks > 0 && !process.has(row, job, true))
         });
-        (0..).zip([again, twice, orphan, straggler, dead_letter, zombie, born]).map(|(n, is)| u32::from(is) << n).sum()
+        let later = state.processes.iter().any(|process| {
+            process.noted.is_some_and(|note| process.request.is_some_and(|request| request.claim >= note.before))
+        });
+        let sights = [again, twice, orphan, straggler, dead_letter, zombie, born, later];
+        (0..).zip(sights).map(|(n, is)| u32::from(is) << n).sum()
     }
 }

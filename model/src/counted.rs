@@ -60,6 +60,18 @@ pub struct Process {
     pub late: Option<(u8, Ask)>,
 }
 
+/// The stages of the change of another rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Claims count.
+    #[default]
+    None,
+    /// The rule is committed. Claims no longer count, and what they counted has no permits yet.
+    Put,
+    /// What ran has permits.
+    Finished,
+}
+
 /// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
@@ -80,6 +92,10 @@ pub struct State {
     pub dead: u8,
     /// The processes.
     pub processes: [Process; PROCESSES],
+    /// How far the change of another rule is, after which admission passes admit all that is limited.
+    pub change: Change,
+    /// The table `permit`: the jobs that have one, one bit each. A waiting job that has one is admitted.
+    pub permits: u8,
     /// Ghost: the last node id drawn.
     pub newest: u8,
     /// Ghost: the last claim number drawn.
@@ -103,6 +119,8 @@ pub struct Counted {
     pub limit: u8,
     /// Claims.
     pub claims: u8,
+    /// Whether a rule changes.
+    pub changes: bool,
     /// Faults of each kind.
     pub faults: Faults,
     /// The only promise that is checked; `None`: all.
@@ -130,6 +148,9 @@ pub enum Action {
     Declare { node: u8 },
     Release { job: u8 },
     Free { node: u8 },
+    PutRule,
+    FinishChange,
+    Admit { job: u8 },
 }
 
 impl fmt::Display for Action {
@@ -161,6 +182,9 @@ impl fmt::Display for Action {
             Self::Declare { node } => write!(f, "node {node} is declared dead"),
             Self::Release { job } => write!(f, "{}, whose owner is dead, is released", j(job)),
             Self::Free { node } => write!(f, "what node {node} ran is counted no more"),
+            Self::PutRule => f.write_str("a rule is put under which admission passes count"),
+            Self::FinishChange => f.write_str("what runs gets permits"),
+            Self::Admit { job } => write!(f, "an admission pass admits {}", j(job)),
         }
     }
 }
@@ -176,6 +200,23 @@ impl State {
             |(job, row)| matches!(row, Some(Row::Owned { claim, committing: true, .. }) if !known(*claim, *job)),
         );
         hands + committing.count()
+    }
+
+    /// Whether this claim no longer has the row of this job.
+    fn has_lost(&self, job: u8, claim: u8) -> bool {
+        !matches!(self.rows[index(job)], Some(Row::Owned { claim: held, .. }) if held == claim)
+    }
+
+    /// Whether a handler runs whose job was cancelled.
+    fn outlives_its_row(&self) -> bool {
+        self.processes.iter().flat_map(|at| at.hand.iter().flatten()).any(|(job, claim)| self.has_lost(*job, *claim))
+    }
+
+    /// Whether a handler is about to run whose job was cancelled.
+    fn will_outlive_its_row(&self) -> bool {
+        let asks = self.processes.iter().flat_map(|at| at.asks.iter().flatten());
+        asks.filter_map(|ask| Some((ask.claim, ask.took?)))
+            .any(|(claim, took)| (0..JOBS as u8).any(|job| took >> job & 1 == 1 && self.has_lost(job, claim)))
     }
 
     fn is_dead(&self, node: u8) -> bool {
@@ -210,7 +251,7 @@ impl Subject for Counted {
     fn alphabet(&self) -> Vec<Action> {
         let mut all = Vec::new();
         for job in 0..self.jobs {
-            all.extend([Action::Send { job }, Action::Cancel { job }, Action::Release { job }]);
+            all.extend([Action::Send { job }, Action::Cancel { job }, Action::Release { job }, Action::Admit { job }]);
             all.extend([true, false].map(|done| Action::Decide { job, done }));
         }
         for process in 0..PROCESSES as u8 {
@@ -235,6 +276,7 @@ impl Subject for Counted {
             ]);
         }
         all.extend((1..NODES as u8).flat_map(|node| [Action::Declare { node }, Action::Free { node }]));
+        all.extend([Action::PutRule, Action::FinishChange]);
         all
     }
 
@@ -248,6 +290,7 @@ impl Subject for Counted {
             Action::Ask { .. } => state.claims < self.claims,
             Action::GiveUp { .. } => faults.lost < most.lost,
             Action::Crash { .. } => faults.crashes < most.crashes,
+            Action::PutRule => self.changes,
             _ => true,
         }
     }
@@ -266,7 +309,10 @@ impl Subject for Counted {
     }
 
     fn at_rest(&self, state: &State) -> bool {
-        state.rows.iter().all(Option::is_none) && state.usage.iter().flatten().all(|(n, _)| *n == 0)
+        state.rows.iter().all(Option::is_none)
+            && state.permits == 0
+            && state.change != Change::Put
+            && state.usage.iter().flatten().all(|(n, _)| *n == 0)
     }
 
     fn sights(&self, state: &State) -> u32 {
@@ -283,9 +329,7 @@ impl Subject for Counted {
             let running = at.hand.iter().flatten().count();
             at.node > 0 && state.usage[index(at.node)].is_some_and(|(n, _)| usize::from(n) > running)
         });
-        let cancelled = state.processes.iter().flat_map(|at| at.hand.iter().flatten()).any(
-            |(job, claim)| !matches!(state.rows[index(*job)], Some(Row::Owned { claim: held, .. }) if held == *claim),
-        );
+        let cancelled = state.outlives_its_row();
         (0..).zip([state.was_late, dead, fewer, cancelled]).map(|(n, is)| u32::from(is) << n).sum()
     }
 }

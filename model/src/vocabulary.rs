@@ -19,8 +19,10 @@ pub struct Rules {
     pub missing_nodes_are_noticed: bool,
     /// After a lost answer a node checks what it owns at once, and again when the statement can no longer run. Otherwise only at once.
     pub looks_twice: bool,
-    /// While a node checks what it owns, none of its claims is in flight.
+    /// While a node notes what it knows, to check what it owns, none of its claims is in flight.
     pub looks_exclude_claims: bool,
+    /// A claim gets its number when no check can note what the node knows any more. Otherwise before, while it still waits for that.
+    pub numbers_come_with_exclusion: bool,
     /// A node checks what it owns regularly, and after a replaced connection. Otherwise only after a lost answer.
     pub looks_now_and_then: bool,
     /// The jobs a node owns are compared with its jobs in flight claim by claim. Otherwise job by job.
@@ -81,6 +83,8 @@ pub struct Rules {
     pub usage_of_the_dead_is_freed: bool,
     /// Each end is followed by a claim, which writes how many jobs run now. Otherwise only if more work remains.
     pub ends_are_told: bool,
+    /// The change of a rule drops the counts of claims in the transaction that gives permits in their place. Otherwise in the one before.
+    pub counts_are_handed_over_at_once: bool,
     /// Whether a given id exists is decided in one place, under a lock. Otherwise by checking each table.
     pub ids_are_decided_once: bool,
     /// A monitor that saw a node's heartbeat unchanged for a lease declares it dead. Otherwise the server's clock decides.
@@ -103,6 +107,7 @@ impl Rules {
         missing_nodes_are_noticed: true,
         looks_twice: true,
         looks_exclude_claims: true,
+        numbers_come_with_exclusion: true,
         looks_now_and_then: true,
         looks_compare_claims: true,
         timelines_are_compared: true,
@@ -133,6 +138,7 @@ impl Rules {
         usage_outlives_rows: true,
         usage_of_the_dead_is_freed: true,
         ends_are_told: true,
+        counts_are_handed_over_at_once: true,
         ids_are_decided_once: true,
         death_is_observed: true,
         locked_nodes_are_passed_over: true,

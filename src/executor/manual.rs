@@ -119,8 +119,8 @@ impl<S: Store> ManualExecutor<S> {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let (node, claim) = (self.node.id, self.node.next_claim());
-        let request = ClaimRequest::new(node, claim, queue, limit).kinds(kinds).include_hidden(true);
+        let claim = self.node.in_flight.begin_claim().await;
+        let request = ClaimRequest::new(self.node.id, claim.number(), queue, limit).kinds(kinds).include_hidden(true);
         let jobs = self.node.store.claim(&request).await?.jobs;
         self.node.in_flight.add(jobs.iter());
         Ok(jobs)

@@ -39,7 +39,7 @@ pub(crate) use report_key::LONGEST_LEASE;
 pub use report_key::ReportKey;
 pub use retry::{RetryPolicy, parse_duration};
 pub use schedule::Schedule;
-pub(crate) use token::{ClaimCounter, draw_node};
 pub use token::{ClaimNumber, HandOutNumber};
+pub(crate) use token::{draw_first_claim, draw_node};
 pub use trace::{TRACEPARENT, TRACESTATE, TraceContext};
 pub use unique::{Unique, UniqueConflict, UniqueHold, UniqueOptions};

@@ -74,6 +74,9 @@ pub struct Admitted {
     pub counted: Vec<(Scope, String)>,
     /// The shortest time after which a job counts as one priority higher; `None`: no rule lets jobs age.
     pub aging: Option<Duration>,
+    /// Whether the change of a rule is not finished: [`finish_rule_change`](super::engine::Maintenance::finish_rule_change). It is being
+    /// finished, or the process that made it has died.
+    pub unfinished: bool,
 }
 
 /// Unblocked keys that wait for an admission pass.

@@ -1,5 +1,6 @@
 //! Claims that count the limits of queues and kinds themselves.
 
+mod handed_over;
 mod rules;
 
 use std::time::Duration;
@@ -8,6 +9,10 @@ use jobwright::store::engine::{AdmitRequest, Allowed, ClaimRequest, Claimed, Cou
 use jobwright::store::{JobState, Rule, Scope, ShareBy};
 use jobwright::{ClaimNumber, NewJob, NodeId};
 
+pub(crate) use self::handed_over::{
+    a_change_left_half_done_is_finished, what_runs_counts_as_soon_as_its_limit_is_put,
+    what_runs_counts_while_another_rule_is_put,
+};
 pub(crate) use self::rules::{
     not_under_the_rule_of_all_kinds, other_rules_count_what_runs, rules_that_come_and_go,
     what_ran_before_is_found_after_a_claim_that_counted,

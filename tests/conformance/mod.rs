@@ -637,6 +637,9 @@ conformance! {
             what_is_left_is_theirs
             nobody_keeps_all
             rules_that_come_and_go
+            what_runs_counts_while_another_rule_is_put
+            a_change_left_half_done_is_finished
+            what_runs_counts_as_soon_as_its_limit_is_put
             many_claims_at_once
         }
         group_runs {

@@ -5,6 +5,7 @@ mod faults_clock;
 mod faults_clock_set;
 mod faults_database;
 mod faults_leases;
+mod faults_lost_answers;
 mod faults_outage;
 mod faults_process;
 mod faults_server;

@@ -225,10 +225,14 @@ impl<T: TestDb> Player for Ledger<'_, T> {
                 self.report(&before, process, held, success).await?;
             }
             Action::Listen { process } => self.listen(&before, process).await?,
-            Action::Look { process } => {
+            Action::Walk { process } => {
                 let at = before.processes[index(process)];
-                let known: Vec<Fence> = at.hand.iter().flatten().map(|held| self.fence(*held)).collect();
-                self.processes[index(process)].release_unknown(self.node(at.node), &known, None).await.unwrap();
+                let note = at.noted.expect("it noted what it knows");
+                let known = note.known.iter().flatten();
+                let known: Vec<Fence> =
+                    known.map(|(job, _, version)| Fence::new(self.ids[index(*job)], number(*version).get())).collect();
+                let before = Some(number(note.before));
+                self.processes[index(process)].release_unknown(self.node(at.node), &known, before).await.unwrap();
             }
             Action::Heartbeat { process } => {
                 let lives = self.processes[index(process)]
@@ -247,7 +251,9 @@ impl<T: TestDb> Player for Ledger<'_, T> {
             Action::Declare { node } => self.db.bury(self.node(node)).await,
             Action::Release { .. } => self.release().await,
             // A store does not see these.
-            Action::Ask { .. }
+            Action::Draw { .. }
+            | Action::Ask { .. }
+            | Action::Look { .. }
             | Action::Abort { .. }
             | Action::Answer { .. }
             | Action::GiveUp { .. }

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::seeded_random::Chance;
+
 /// The present state of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weather {
@@ -51,6 +53,9 @@ struct Shared {
     /// The text that triggers the loss when a client sends it, and what gets lost.
     swallow: std::sync::Mutex<Option<(Vec<u8>, Lost)>>,
     swallowed: AtomicUsize,
+    /// One answer in so many gets lost with its connection.
+    losing: std::sync::Mutex<Option<(Chance, usize)>>,
+    lost: AtomicUsize,
     /// Connections that the server closed first.
     ended_by_server: AtomicUsize,
 }
@@ -67,6 +72,8 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             swallow: std::sync::Mutex::default(),
             swallowed: AtomicUsize::new(0),
+            losing: std::sync::Mutex::default(),
+            lost: AtomicUsize::new(0),
             ended_by_server: AtomicUsize::new(0),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
@@ -113,6 +120,17 @@ impl Proxy {
     /// Loses the next thing a client sends that contains `text`: it does not reach the server, and the connection is cut. Works once.
     pub(crate) fn swallow(&self, text: &str) {
         *self.shared.swallow.lock().unwrap() = Some((text.as_bytes().to_vec(), Lost::Request));
+    }
+
+    /// Loses one answer in `one_in`, chosen at random, and cuts the connection that it was to come over.
+    pub(crate) fn lose_answers(&self, one_in: usize, seed: u64) {
+        *self.shared.losing.lock().unwrap() = Some((Chance::new(seed), one_in));
+    }
+
+    /// Loses no more answers at random. Returns how many were lost.
+    pub(crate) fn lose_no_more(&self) -> usize {
+        *self.shared.losing.lock().unwrap() = None;
+        self.shared.lost.load(Ordering::SeqCst)
     }
 
     /// Returns how many connections lost their answers.
@@ -191,6 +209,11 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared, 
             }
         } else if mute.load(Ordering::SeqCst) {
             continue;
+        } else if let Some((chance, one_in)) = shared.losing.lock().unwrap().as_mut()
+            && chance.below(*one_in) == 0
+        {
+            shared.lost.fetch_add(1, Ordering::SeqCst);
+            return;
         }
         let passing = weather.wait_for(|weather| *weather != Weather::Stalled).await.map(|weather| *weather);
         match passing {

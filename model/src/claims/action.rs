@@ -11,6 +11,7 @@ use crate::vocabulary::{job_name, process_name};
 pub enum Action {
     Send { job: u8 },
     Cancel { job: u8 },
+    Draw { process: u8 },
     Ask { process: u8, job: u8, born: bool },
     Execute { process: u8 },
     Commit { process: u8 },
@@ -21,6 +22,7 @@ pub enum Action {
     Listen { process: u8 },
     EndTold { process: u8, hand: u8 },
     Look { process: u8 },
+    Walk { process: u8 },
     Heartbeat { process: u8 },
     Fence { process: u8 },
     Retire { process: u8 },
@@ -44,6 +46,7 @@ impl Action {
                 all.extend([false, true].map(|born| Self::Ask { process, job, born }));
             }
             all.extend([
+                Self::Draw { process },
                 Self::Execute { process },
                 Self::Commit { process },
                 Self::Abort { process },
@@ -51,6 +54,7 @@ impl Action {
                 Self::GiveUp { process },
                 Self::Listen { process },
                 Self::Look { process },
+                Self::Walk { process },
                 Self::Heartbeat { process },
                 Self::Fence { process },
                 Self::Retire { process },
@@ -75,6 +79,7 @@ impl fmt::Display for Action {
         match *self {
             Self::Send { job } => write!(f, "{} is sent", j(job)),
             Self::Cancel { job } => write!(f, "{} is cancelled", j(job)),
+            Self::Draw { process } => write!(f, "{} draws the number of its next claim", p(process)),
             Self::Ask { process, job, born: false } => {
                 write!(f, "{} sends a claim, which may take {}", p(process), j(job))
             }
@@ -98,7 +103,8 @@ impl fmt::Display for Action {
             Self::EndTold { process, hand } => {
                 write!(f, "{}'s handler {}, which was told to stop, ends without an outcome", p(process), hand + 1)
             }
-            Self::Look { process } => write!(f, "{} gives back what it owns and does not know", p(process)),
+            Self::Look { process } => write!(f, "{} notes what it knows, to check what it owns", p(process)),
+            Self::Walk { process } => write!(f, "{} gives back what it owns and did not know", p(process)),
             Self::Heartbeat { process } => write!(f, "{} sends a heartbeat and hears the answer", p(process)),
             Self::Fence { process } => write!(f, "{} could not renew its lease and stops its node", p(process)),
             Self::Retire { process } => write!(f, "{} retires its former node", p(process)),

@@ -44,6 +44,11 @@ pub fn cases(size: Size) -> Vec<Case> {
         "a node looks at what it owns while it claims",
         Promise::WhatIsInHandStays,
     );
+    twin(
+        Rules { numbers_come_with_exclusion: false, ..built },
+        "a claim draws its number before it excludes checks",
+        Promise::WhatIsInHandStays,
+    );
     let patient = Rules { looks_now_and_then: false, ..built };
     twin(
         Rules { looks_twice: false, ..patient },

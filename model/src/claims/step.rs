@@ -23,19 +23,36 @@ impl Claims {
                 next.rows[index(job)] = None;
                 next.fates[index(job)][index(row.send)] = Fate::Cancelled;
             }
+            Action::Draw { process } => {
+                let asker = &mut next.processes[index(process)];
+                if self.rules.numbers_come_with_exclusion || asker.node == 0 || asker.drawn != 0 {
+                    return None;
+                }
+                next.claims += 1;
+                asker.drawn = next.claims;
+            }
             Action::Ask { process, job, born } => {
                 let asker = &mut next.processes[index(process)];
+                let numbered = born || self.rules.numbers_come_with_exclusion;
+                if !numbered && asker.drawn == 0 {
+                    return None;
+                }
                 let room = asker.node != 0 && asker.request.is_none() && asker.hand.contains(&None);
                 let sense = if born { Self::next_send(state, job).is_some() } else { state.rows[index(job)].is_some() };
                 if !room || !sense || born && state.rows[index(job)].is_some() {
                     return None;
                 }
-                next.claims += 1;
+                let claim = if numbered {
+                    next.claims += 1;
+                    next.claims
+                } else {
+                    std::mem::take(&mut asker.drawn)
+                };
                 asker.request = Some(Request {
                     job,
                     born,
                     node: asker.node,
-                    claim: next.claims,
+                    claim,
                     version: 0,
                     send: 0,
                     progress: Progress::Sent,
@@ -93,6 +110,7 @@ impl Claims {
                 }
             }
             Action::Look { process } => self.look(state, &mut next, process)?,
+            Action::Walk { process } => self.walk(&mut next, process)?,
             Action::Heartbeat { process } => {
                 let node = state.processes[index(process)].node;
                 if node == 0 || !state.is_dead(node) {
@@ -271,10 +289,11 @@ impl Claims {
         Row { owner: 0, version, claim: 0, ..row }
     }
 
+    /// `InFlight::release_unknown`, up to the release of the lock: notes what is known, and the number from which on claims are later.
     fn look(&self, state: &State, next: &mut State, process: u8) -> Option<()> {
         let looker = state.processes[index(process)];
         let claiming = looker.request.is_some_and(|request| request.awaited);
-        if looker.node == 0 || self.rules.looks_exclude_claims && claiming {
+        if looker.node == 0 || looker.noted.is_some() || self.rules.looks_exclude_claims && claiming {
             return None;
         }
         let due = looker.looks > 0;
@@ -283,21 +302,42 @@ impl Claims {
         if due && self.rules.looks_twice && looker.looks == 1 && straggler || !due && !self.rules.looks_now_and_then {
             return None;
         }
+        // Other checks find nothing, whatever happens before they read the rows.
+        if !(due || self.has_lost(state, &looker) || looker.request.is_some() || looker.drawn != 0) {
+            return None;
+        }
+        let note = Some(looker.note(state.claims + 1));
         next.processes[index(process)].looks = looker.looks.saturating_sub(1);
-        let mut found = false;
+        next.processes[index(process)].noted = note;
+        Some(())
+    }
+
+    /// Whether a process owns a row without knowing it.
+    fn has_lost(&self, state: &State, process: &Process) -> bool {
+        let note = process.note(state.claims + 1);
+        (0..).zip(state.rows).any(|(job, row): (u8, _)| {
+            row.is_some_and(|row| row.owner == process.node && !note.spares(row, job, self.rules.looks_compare_claims))
+        })
+    }
+
+    /// `release_unknown.sql`: gives back rows by what was noted before.
+    fn walk(&self, next: &mut State, process: u8) -> Option<()> {
+        let looker = next.processes[index(process)];
+        let note = looker.noted?;
         for (job, row) in (0..).zip(next.rows.iter_mut()) {
             let Some(row) = row else { continue };
-            if row.owner != looker.node || looker.has(*row, job, self.rules.looks_compare_claims) {
+            if row.owner != looker.node || note.spares(*row, job, self.rules.looks_compare_claims) {
                 continue;
             }
-            // A claim in flight has locked the row, and its node waits for the answer.
-            if looker.request.is_some_and(|request| request.awaited && request.claim == row.claim) {
-                next.broken = self.watches(Promise::WhatIsInHandStays).then_some(Promise::WhatIsInHandStays);
+            let coming = looker.request.is_some_and(|request| request.awaited && request.claim == row.claim);
+            let here = looker.hand.iter().flatten().any(|held| held.claim == row.claim);
+            if (coming || here) && self.watches(Promise::WhatIsInHandStays) {
+                next.broken = Some(Promise::WhatIsInHandStays);
             }
             self.give_back(row);
-            found = true;
         }
-        (due || found).then_some(())
+        next.processes[index(process)].noted = None;
+        Some(())
     }
 
     fn note(&self, state: &mut State, promise: Promise) {
@@ -319,7 +359,11 @@ impl Claims {
         });
         let deaths = (1..=state.newest).filter(|node| !state.is_lived(*node)).map(|node| Action::Declare { node });
         let released = jobs().map(|(job, _)| Action::Release { job });
-        let looks = all().map(|(process, _)| Action::Look { process });
+        let walks = all().map(|(process, _)| Action::Walk { process });
+        let looks = all()
+            .filter(|(_, process)| process.looks > 0 || self.has_lost(state, process))
+            .map(|(process, _)| Action::Look { process });
+        let looks = walks.chain(looks);
         let handlers = all().flat_map(|(process, at)| {
             (0..).zip(at.hand).filter_map(move |(hand, held)| {
                 Some(match held?.phase {
@@ -363,6 +407,8 @@ impl Process {
         self.former = std::mem::take(&mut self.node);
         self.request = self.request.and_then(|request| kept(Request { awaited: false, ..request }));
         self.looks = 0;
+        self.drawn = 0;
+        self.noted = None;
         self.gone = None;
         for held in self.hand.iter_mut().flatten().filter(|held| held.phase == Phase::Running) {
             held.phase = Phase::Told;

@@ -1,6 +1,6 @@
 //! The effect of each action on counted jobs.
 
-use super::{Action, Ask, Counted, IN_FLIGHT, NODES, PROCESSES, Process, Row, State};
+use super::{Action, Ask, Change, Counted, IN_FLIGHT, NODES, PROCESSES, Process, Row, State};
 use crate::vocabulary::index;
 
 impl Counted {
@@ -66,6 +66,7 @@ impl Counted {
                     Some(Row::Owned { committing: true, .. }) => return None,
                     Some(Row::Owned { node: owner, claim: held, .. }) if (owner, held) == (node, claim) => {
                         next.rows[index(job)] = None;
+                        next.permits &= !(1 << job);
                     }
                     // Refused.
                     _ => {}
@@ -84,13 +85,17 @@ impl Counted {
                 let Some(Row::Owned { node, claim, committing: true }) = state.rows[index(job)] else { return None };
                 next.rows[index(job)] = (!done).then_some(Row::Owned { node, claim, committing: false });
                 if done {
+                    next.permits &= !(1 << job);
                     for held in next.processes.iter_mut().flat_map(|at| &mut at.hand) {
                         *held = held.filter(|held| *held != (job, claim));
                     }
                 }
             }
             Action::Cancel { job } => {
-                if matches!(state.rows[index(job)]?, Row::Owned { committing: true, .. }) {
+                // Permits that outlive a cancelled job are the subject of `groups`.
+                if matches!(state.rows[index(job)]?, Row::Owned { committing: true, .. })
+                    || state.permits >> job & 1 == 1
+                {
                     return None;
                 }
                 next.rows[index(job)] = None;
@@ -159,6 +164,36 @@ impl Counted {
                     return None;
                 }
             }
+            Action::PutRule => {
+                if state.change != Change::None {
+                    return None;
+                }
+                next.change = Change::Put;
+                if !self.rules.counts_are_handed_over_at_once {
+                    next.usage = Default::default();
+                }
+            }
+            Action::FinishChange => {
+                // As built it does not wait for a handler whose job was cancelled, which has no row that could get a permit and ends soon.
+                // Such a handler may run beside as many others as the limit allows.
+                if state.change != Change::Put || state.outlives_its_row() || state.will_outlive_its_row() {
+                    return None;
+                }
+                next.change = Change::Finished;
+                next.usage = Default::default();
+                for (job, row) in (0..).zip(&state.rows) {
+                    next.permits |= u8::from(matches!(row, Some(Row::Owned { .. }))) << job;
+                }
+            }
+            Action::Admit { job } => {
+                let counted: u32 = state.usage.iter().flatten().map(|(n, _)| u32::from(*n)).sum();
+                let admitted = state.permits >> job & 1 == 1;
+                let full = state.permits.count_ones() + counted >= u32::from(self.limit);
+                if state.change == Change::None || state.rows[index(job)] != Some(Row::Waiting) || admitted || full {
+                    return None;
+                }
+                next.permits |= 1 << job;
+            }
         }
         Some(next)
     }
@@ -170,17 +205,22 @@ impl Counted {
         if next.is_dead(node) || is_late && self.rules.late_claims_are_told {
             return 0;
         }
+        let counts = next.change == Change::None;
         let others: u8 = (0..)
             .zip(&next.usage)
             .filter(|(other, _)| *other != node)
             .filter_map(|(_, usage)| *usage)
             .map(|(n, _)| n)
             .sum();
-        let free = self.limit.saturating_sub(asked.mine + others).min(IN_FLIGHT as u8 - asked.mine);
+        let room = IN_FLIGHT as u8 - asked.mine;
+        // Once admission passes count, a claim takes what they admitted.
+        let free = if counts { self.limit.saturating_sub(asked.mine + others).min(room) } else { room };
+        let admitted = next.permits;
         let mut took = 0;
         let mut taken = 0;
         for (job, row) in (0..).zip(&mut next.rows) {
-            if finds && taken < free && *row == Some(Row::Waiting) {
+            let may_start = counts || admitted >> job & 1 == 1;
+            if finds && taken < free && may_start && *row == Some(Row::Waiting) {
                 *row = Some(Row::Owned { node, claim: asked.claim, committing: false });
                 took |= 1 << job;
                 taken += 1;
@@ -188,7 +228,7 @@ impl Counted {
         }
         // A claim that takes nothing, and finds its number of running jobs already stored, writes nothing, not even its own number.
         let known = usage.is_some_and(|(n, _)| n == asked.mine + taken);
-        if !known || taken > 0 && self.rules.each_start_is_written {
+        if counts && (!known || taken > 0 && self.rules.each_start_is_written) {
             next.usage[index(node)] = Some((asked.mine + taken, asked.claim));
         }
         took
@@ -210,10 +250,15 @@ impl Counted {
                 .filter_map(|(_, usage)| *usage)
                 .map(|(n, _)| n)
                 .sum();
-            let could = state.rows.contains(&Some(Row::Waiting))
+            let counts = state.change == Change::None;
+            let startable = |(job, row): (usize, &Option<Row>)| {
+                *row == Some(Row::Waiting) && (counts || state.permits >> job & 1 == 1)
+            };
+            let could = state.rows.iter().enumerate().any(startable)
                 && running(&at) < IN_FLIGHT
-                && running(&at) as u8 + others < self.limit;
-            at.asks.iter().all(Option::is_none) && (self.rules.ends_are_told && counted > running(&at) || could)
+                && (!counts || running(&at) as u8 + others < self.limit);
+            let told = counts && self.rules.ends_are_told && counted > running(&at);
+            at.asks.iter().all(Option::is_none) && (told || could)
         };
         let under_way =
             each().flat_map(|(process, ask)| [Action::Run { process, ask }, Action::Answer { process, ask }]);
@@ -226,6 +271,7 @@ impl Counted {
         let looks = processes().map(|process| Action::Look { process });
         let handlers =
             each().flat_map(|(process, hand)| [Action::Succeed { process, hand }, Action::Told { process, hand }]);
+        let admitted = jobs().map(|job| Action::Admit { job });
         let claims = processes().filter(|process| wants(*process)).map(|process| Action::Ask { process });
         under_way
             .chain(late)
@@ -236,6 +282,8 @@ impl Counted {
             .chain(freed)
             .chain(looks)
             .chain(handlers)
+            .chain(std::iter::once(Action::FinishChange))
+            .chain(admitted)
             .chain(claims)
             .find(possible)
     }

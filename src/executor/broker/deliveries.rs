@@ -217,12 +217,11 @@ impl<S: Store> Deliveries<S> {
         if fences.is_empty() {
             return Some(Vec::new());
         }
-        let claiming = self.node.in_flight.claiming.clone().read_owned().await;
-        let (node, claim) = (self.node.id, self.node.next_claim());
-        match self.node.store.claim_delivered(node, claim, fences, Some(&self.kinds)).await {
+        let claim = self.node.in_flight.begin_claim().await;
+        match self.node.store.claim_delivered(self.node.id, claim.number(), fences, Some(&self.kinds)).await {
             Ok(jobs) => {
                 self.node.in_flight.add(jobs.iter());
-                drop(claiming);
+                drop(claim);
                 Some(jobs)
             }
             Err(error) => {

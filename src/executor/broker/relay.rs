@@ -76,9 +76,10 @@ impl<S: Store> Relay<S> {
         if self.queue != REPLY_QUEUE {
             self.broker.ensure(&QueueRole::Events).await?;
         }
+        let claim = self.node.in_flight.begin_claim().await;
         let request = ClaimRequest {
             node: self.node.id,
-            claim: self.node.next_claim(),
+            claim: claim.number(),
             queue: self.queue,
             kinds: None,
             limit: self.batch_sizer.count(),
@@ -87,10 +88,9 @@ impl<S: Store> Relay<S> {
             counted: &[],
             admitted_too: true,
         };
-        let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let jobs = self.node.store.claim(&request).await?.jobs;
         self.node.in_flight.add(jobs.iter());
-        drop(claiming);
+        drop(claim);
         let more = jobs.len() == request.limit;
         self.batch_sizer.took(jobs.len(), jobs.iter().map(|job| job.payload.as_bytes().len()).sum());
 

@@ -178,9 +178,10 @@ impl<S: Store> Dispatcher<S> {
         let plan = group.scan.next(Instant::now(), limit);
         // A hint or a poll says that jobs may have been admitted. A node that missed the hint finds them with a scan from the start.
         group.admitted |= plan.is_from_start();
+        let claim = self.node.in_flight.begin_claim().await;
         let request = ClaimRequest {
             node: self.node.id,
-            claim: self.node.next_claim(),
+            claim: claim.number(),
             queue: &self.queue.name,
             kinds: Some(&group.kinds),
             limit,
@@ -190,7 +191,6 @@ impl<S: Store> Dispatcher<S> {
             counted: &counts,
             admitted_too: group.admitted,
         };
-        let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let ready = &mut self.ready;
         let start_others = async {
             if !ready.is_empty() {
@@ -203,7 +203,7 @@ impl<S: Store> Dispatcher<S> {
         let now = Instant::now();
         let claimed = answer.inspect_err(|error| group.failed(&plan, error, now))?;
         self.node.in_flight.add(claimed.jobs.iter());
-        drop(claiming);
+        drop(claim);
 
         add(&self.node.counters.claimed, claimed.jobs.len());
         let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use crate::executor::node::claim_order::ClaimGuard;
 use crate::executor::node::stats::add;
 use crate::executor::run::start::start;
 use crate::executor::session::node_session::NodeSession;
@@ -44,26 +45,19 @@ impl<S: Store> LocalExecutor for NodeSession<S> {
         if self.stop_claiming.is_cancelled() || self.cancel.is_cancelled() {
             return None;
         }
-        let claiming = self.in_flight.claiming.clone().try_read_owned().ok()?;
+        let claim = self.in_flight.try_begin_claim()?;
         let node = self.this.upgrade()?;
-        Some(Box::new(DirectHandoff {
-            claim: self.next_claim(),
-            node,
-            expected: Vec::new(),
-            _claiming: claiming,
-            settled: false,
-        }))
+        Some(Box::new(DirectHandoff { claim, node, expected: Vec::new(), settled: false }))
     }
 }
 
 /// Slots offered to one commit.
 struct DirectHandoff<S: Store> {
     node: Arc<NodeSession<S>>,
-    claim: ClaimNumber,
+    /// Keeps reconciliation from searching for unknown rows between the commit and the delivery.
+    claim: ClaimGuard,
     /// The jobs that may be inserted.
     expected: Vec<JobId>,
-    /// Keeps reconciliation from searching for unknown rows between the commit and the delivery.
-    _claiming: OwnedRwLockReadGuard<()>,
     settled: bool,
 }
 
@@ -73,7 +67,7 @@ impl<S: Store> LocalHandoff for DirectHandoff<S> {
     }
 
     fn claim(&self) -> ClaimNumber {
-        self.claim
+        self.claim.number()
     }
 
     fn reserve(&self, queue: &str, kind: &str) -> Option<OwnedSemaphorePermit> {
@@ -103,7 +97,7 @@ impl<S: Store> LocalHandoff for DirectHandoff<S> {
 impl<S: Store> Drop for DirectHandoff<S> {
     fn drop(&mut self) {
         if !self.settled {
-            self.node.in_flight.suspect_of(self.claim, std::mem::take(&mut self.expected));
+            self.node.in_flight.suspect_of(self.claim.number(), std::mem::take(&mut self.expected));
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::store::{AdmitRequest, Hint, Maintenance, Store};
 
 /// The most jobs that an admission pass checks for one key, or in one queue.
 const BATCH: usize = 500;
+/// How long the change of a rule may take before this node finishes it, and the pause before it tries again.
+const FINISHING: Duration = Duration::from_secs(10);
 /// The most jobs of each queue and priority that are raised at a time when they have waited long.
 const AGING_BATCH: usize = 200;
 
@@ -31,6 +33,8 @@ pub(crate) struct Admission {
     limited: Arc<AtomicBool>,
     limits: Arc<CountedLimits>,
     next_aging: Instant,
+    /// When this node finishes the change of a rule that another process left half done.
+    finishing: Option<Instant>,
 }
 
 impl Admission {
@@ -44,6 +48,7 @@ impl Admission {
             limited: node.limited.clone(),
             limits: node.limits.clone(),
             next_aging: Instant::now(),
+            finishing: None,
         }
     }
 
@@ -55,6 +60,13 @@ impl Admission {
             // Jobs that the claims did not cover may start now.
             self.wakeup.notify(self.queues.iter().cloned().map(Hint::Rescan));
         }
+        let finishing = admitted.unfinished.then(|| *self.finishing.get_or_insert_with(|| Instant::now() + FINISHING));
+        self.finishing = finishing;
+        if finishing.is_some_and(|at| at <= Instant::now()) {
+            tracing::debug!("a change of the rules was left half done; finishing it");
+            self.store.finish_rule_change().await?;
+            self.finishing = Some(Instant::now() + FINISHING);
+        }
         // Jobs age in small steps.
         let pause = admitted.aging.map(|aging| (aging / 4).max(Duration::from_secs(1)));
         if let Some(pause) = pause
@@ -64,7 +76,12 @@ impl Admission {
             self.next_aging = Instant::now() + pause;
         }
         self.wakeup.notify(admitted.queues.into_iter().map(Hint::Rescan));
-        Ok(if admitted.more { Next::Now } else { Next::Due(admitted.next.into_iter().chain(pause).min()) })
+        let unfinished = finishing.is_some().then_some(FINISHING);
+        Ok(if admitted.more {
+            Next::Now
+        } else {
+            Next::Due(admitted.next.into_iter().chain(pause).chain(unfinished).min())
+        })
     }
 }
 

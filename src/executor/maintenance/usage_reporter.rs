@@ -49,7 +49,8 @@ async fn report_usage<S: Store>(node: &NodeSession<S>, limit: &Limit) -> Result<
     let _group = limit.claiming.lock().await;
     let Some(queue) = limit.queue().filter(|_| limit.is_behind()) else { return Ok(true) };
     let said = [limit.counted()];
-    let request = ClaimRequest::new(node.id, node.next_claim(), &queue.name, 0).kinds(&[]).counted(&said);
+    let claim = node.in_flight.begin_claim().await;
+    let request = ClaimRequest::new(node.id, claim.number(), &queue.name, 0).kinds(&[]).counted(&said);
     let allowed = node.store.claim(&request).await?.allowed.unwrap_or_default();
     if allowed.unblocked {
         node.in_flight.admission_due.notify_one();

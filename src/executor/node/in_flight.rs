@@ -2,14 +2,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, RwLock};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
+use crate::executor::node::claim_order::{ClaimGuard, ClaimOrder};
 use crate::executor::node::ended_handlers::EndedHandlers;
-use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};
+use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::Recovery;
 
 #[cfg(test)]
@@ -29,8 +30,7 @@ pub(crate) struct InFlight {
     /// Keyed by claim and not by job: after a cancellation the same job id may be sent again while the first handler still cleans up. True:
     /// admitted.
     claims: Mutex<HashMap<(JobId, i64), bool>>,
-    /// Locked for reading from before a claim is sent until its jobs are known here, and for writing while reconciling.
-    pub(crate) claiming: Arc<RwLock<()>>,
+    claim_order: ClaimOrder,
     /// Groups that this node holds, or may hold.
     leases: Mutex<HashSet<JobId>>,
     suspicion: Notify,
@@ -43,6 +43,16 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
+    /// Begins a claim. Its guard has to live until the jobs that the claim took were [added](Self::add) here.
+    pub(crate) async fn begin_claim(&self) -> ClaimGuard {
+        self.claim_order.begin().await
+    }
+
+    /// Does the same without waiting. `None`: not now, because this node is reconciling.
+    pub(crate) fn try_begin_claim(&self) -> Option<ClaimGuard> {
+        self.claim_order.try_begin()
+    }
+
     pub(crate) fn add<'a>(&self, jobs: impl Iterator<Item = &'a Job>) {
         self.lock().extend(jobs.map(|job| ((job.id, job.version), job.admitted)));
     }
@@ -75,7 +85,8 @@ impl InFlight {
     /// Returns a lease by which this node holds a group, or may hold it, until the group is known to be free.
     pub(crate) fn lease(self: &Arc<Self>, id: JobId) -> GroupLease {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        GroupLease { id, in_flight: self.clone(), is_free: false }
+        // In this order: what is known before it has a number is spared by every reconciliation that could regard the number as old.
+        GroupLease { id, number: self.claim_order.number_of_known_lease(), in_flight: self.clone(), is_free: false }
     }
 
     /// Returns what reconciliation must leave alone. A lease has no claim number here: its id is unique.
@@ -121,7 +132,6 @@ impl InFlight {
         &self,
         store: Arc<dyn Recovery>,
         node: NodeId,
-        claims: &ClaimCounter,
         straggler: Duration,
         released: impl Fn() + Send + Sync,
         stop: CancellationToken,
@@ -148,7 +158,7 @@ impl InFlight {
                 routine = Instant::now() + jitter(ROUTINE);
             }
             let mut delays = Reconnect::new(Duration::from_secs(5));
-            while let Err(error) = self.give_back(&store, node, claims, &mut named, all, &released).await {
+            while let Err(error) = self.give_back(&store, node, &mut named, all, &released).await {
                 warn_of!(error, "could not give back what got lost on the way; trying again");
                 tokio::select! {
                     () = stop.cancelled() => return,
@@ -163,7 +173,6 @@ impl InFlight {
         &self,
         store: &Arc<dyn Recovery>,
         node: NodeId,
-        claims: &ClaimCounter,
         named: &mut Vec<(ClaimNumber, Vec<JobId>)>,
         all: bool,
         released: &(impl Fn() + Send + Sync),
@@ -179,23 +188,17 @@ impl InFlight {
             named.pop();
         }
         if all {
-            tell(self.release_unknown(store, node, claims).await?);
+            tell(self.release_unknown(store, node).await?);
         }
         Ok(())
     }
 
     /// Releases the rows that this node owns and does not have in flight. Returns how many.
-    async fn release_unknown(
-        &self,
-        store: &Arc<dyn Recovery>,
-        node: NodeId,
-        claims: &ClaimCounter,
-    ) -> crate::Result<u64> {
+    async fn release_unknown(&self, store: &Arc<dyn Recovery>, node: NodeId) -> crate::Result<u64> {
         // Claims under way finish first, so that their jobs are known. Later claims have higher numbers and need not wait.
-        let nobody_claims = self.claiming.write().await;
-        let before = claims.next();
-        let known = self.known();
-        drop(nobody_claims);
+        let no_claims = self.claim_order.none_under_way().await;
+        let (before, known) = (no_claims.before, self.known());
+        drop(no_claims);
         store.release_unknown(node, &known, Some(before)).await
     }
 }
@@ -204,11 +207,17 @@ impl InFlight {
 #[derive(Debug)]
 pub(crate) struct GroupLease {
     id: JobId,
+    number: ClaimNumber,
     in_flight: Arc<InFlight>,
     is_free: bool,
 }
 
 impl GroupLease {
+    /// Returns the number of the statement that makes this lease, if that statement claims no jobs.
+    pub(crate) fn number(&self) -> ClaimNumber {
+        self.number
+    }
+
     /// Notes that the group is free, or was never held.
     pub(crate) fn free(mut self) {
         self.is_free = true;

@@ -1,6 +1,7 @@
 //! What a node is and has while it runs: its queues and slots, the jobs in flight, cancellations and counted limits. Nothing here starts a task.
 
 pub(crate) mod cancellations;
+pub(crate) mod claim_order;
 pub(crate) mod ended_handlers;
 pub(crate) mod gathering;
 pub(crate) mod in_flight;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, warn_of};
 use crate::executor::node::in_flight::{GroupLease, InFlight};
 use crate::executor::node::stats::{Counters, add};
 use crate::executor::outcome::group_run::{GroupClaimer, GroupRun};
-use crate::job::{Fence, Job, JobId, NodeId};
+use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::message::WakeUp;
 use crate::store::{GroupClaim, GroupsClaimed, Hint, MAX_HIDDEN, Outcomes, Settlement, Verdict};
 
@@ -203,13 +203,13 @@ impl Completer {
             done.extend(fences);
             return Vec::new();
         };
-        let claiming = next.claiming();
-        if claiming.is_none() {
+        let claim = next.begin_claim();
+        if claim.is_none() {
             for (_, group_run) in &mut group_runs {
                 group_run.end();
             }
         }
-        // Known before the claim has its number, so that a later reconciliation does not take these leases for lost.
+        // Known while the claim is under way, so that a later reconciliation does not take these leases for lost.
         let new = |group_run: &GroupRun| {
             (group_run.lease.is_none() && group_run.group.wanted > 0)
                 .then(|| self.in_flight.lease(group_run.group.lease))
@@ -220,11 +220,9 @@ impl Completer {
             .map(|(new, group_run)| (group_run, new))
             .collect();
         let groups: Vec<GroupClaim> = group_runs.iter().map(|(group_run, _)| group_run.group.clone()).collect();
-        let handed = match self
-            .store
-            .complete_and_claim_next(self.node, next.number(), &fences, &groups, next.kinds())
-            .await
-        {
+        // Without a claim the groups end here.
+        let number = claim.as_ref().map_or(ClaimNumber::NONE, |next| next.claim.number());
+        let handed = match self.store.complete_and_claim_next(self.node, number, &fences, &groups, next.kinds()).await {
             Ok(handed) => handed,
             Err(error) => {
                 // It may have claimed jobs. The finished ones are recorded again, which is refused if that had happened.

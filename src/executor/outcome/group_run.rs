@@ -14,13 +14,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedRwLockReadGuard;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::error::Error;
+use crate::executor::node::claim_order::ClaimGuard;
 use crate::executor::node::in_flight::GroupLease;
 use crate::executor::node::slots::Slots;
-use crate::job::{ClaimNumber, Job};
+use crate::job::Job;
 use crate::store::GroupClaim;
 
 /// The target run time of the jobs taken together. More important jobs may have to wait this long, and so may finished jobs to be recorded.
@@ -75,20 +75,17 @@ impl GroupRun {
     }
 }
 
-/// A claim that is about to be sent. While this lives, no reconciliation runs, and the node does not end.
+/// A claim of the next jobs of groups that is about to be sent. While this lives, no reconciliation runs, and the node does not end.
 #[derive(Debug)]
-pub(crate) struct ClaimGuard {
-    pub(crate) _known: OwnedRwLockReadGuard<()>,
+pub(crate) struct NextClaim {
+    pub(crate) claim: ClaimGuard,
     pub(crate) _worker: TaskTrackerToken,
 }
 
 /// What the completer needs of its node to continue a group.
 pub(crate) trait GroupClaimer: Send + Sync {
-    /// Returns a guard for a claim. `None`: not now, because the node claims no more or is reconciling.
-    fn claiming(&self) -> Option<ClaimGuard>;
-
-    /// Returns the number of the next claim.
-    fn number(&self) -> ClaimNumber;
+    /// Begins a claim. `None`: not now, because the node claims no more or is reconciling.
+    fn begin_claim(&self) -> Option<NextClaim>;
 
     /// Returns the kinds it may claim.
     fn kinds(&self) -> &[String];

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 
 use crate::error::Error;
-use crate::executor::outcome::group_run::{ClaimGuard, GroupClaimer, GroupRun};
+use crate::executor::outcome::group_run::{GroupClaimer, GroupRun, NextClaim};
 use crate::executor::run::group_runner;
 use crate::executor::session::node_session::NodeSession;
-use crate::job::{ClaimNumber, Job};
+use crate::job::Job;
 use crate::store::Store;
 
 /// Returns the node as the completer uses it. The reference does not keep the node alive.
@@ -16,19 +16,15 @@ pub(crate) fn claimer<S: Store>(node: &Arc<NodeSession<S>>) -> Weak<dyn GroupCla
 }
 
 impl<S: Store> GroupClaimer for NodeSession<S> {
-    fn claiming(&self) -> Option<ClaimGuard> {
+    fn begin_claim(&self) -> Option<NextClaim> {
         // The token comes first: a node that stops claiming then waits for the workers.
         let worker = self.workers.token();
         if self.stop_claiming.is_cancelled() {
             return None;
         }
         // Not waited for: outcomes are more important.
-        let known = self.in_flight.claiming.clone().try_read_owned().ok()?;
-        Some(ClaimGuard { _known: known, _worker: worker })
-    }
-
-    fn number(&self) -> ClaimNumber {
-        self.next_claim()
+        let claim = self.in_flight.try_begin_claim()?;
+        Some(NextClaim { claim, _worker: worker })
     }
 
     fn kinds(&self) -> &[String] {

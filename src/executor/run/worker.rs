@@ -281,9 +281,8 @@ async fn commit_and_claim_next<S: Store>(
     context: Context<S>,
     mut group_run: GroupRun,
 ) -> crate::Result<(bool, Option<GroupRun>)> {
-    // Known before the claim has its number, so that a later reconciliation does not take the lease for lost.
     let lease = node.in_flight.lease(group_run.group.lease);
-    let removed = context.commit_and_claim_next(node.id, fence, &group_run.group, node.next_claim()).await;
+    let removed = context.commit_and_claim_next(node.id, fence, &group_run.group, lease.number()).await;
     match &removed {
         Ok(Removed::Leased) => {
             group_run.leased(lease);

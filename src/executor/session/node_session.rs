@@ -21,7 +21,7 @@ use crate::executor::node::stats::Counters;
 use crate::executor::outcome::completer::Completions;
 use crate::executor::outcome::failure_policy::FailurePolicy;
 use crate::executor::session::settings::Settings;
-use crate::job::{ClaimCounter, ClaimNumber, NodeId};
+use crate::job::NodeId;
 use crate::message::{MessageServices, WakeUp};
 use crate::store::{JobStore, Store};
 
@@ -58,8 +58,6 @@ pub(crate) struct NodeSession<S: Store> {
     pub(crate) limits: Arc<CountedLimits>,
     /// Wakes the senders that put jobs of a queue on the broker.
     pub(crate) queue_wakeups: HashMap<String, Notify>,
-    /// Makes the numbers of this node's claims.
-    pub(crate) claims: ClaimCounter,
     /// Kinds that may run next in the slot of another job of their group.
     pub(crate) chainable_kinds: Vec<String>,
     /// A reference to itself, for handoffs that may outlive the borrow.
@@ -102,7 +100,6 @@ impl<S: Store> NodeSession<S> {
             limited: Arc::default(),
             limits: Arc::default(),
             queue_wakeups: outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
-            claims: ClaimCounter::default(),
             this: this.clone(),
         })
     }
@@ -114,12 +111,6 @@ impl<S: Store> NodeSession<S> {
     /// Returns a strong reference to itself, while one exists.
     pub(crate) fn me(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
-    }
-
-    /// Returns the number of a new claim. Each call that claims needs its own, whatever its result: a claim whose answer was lost may have
-    /// taken rows under its number.
-    pub(crate) fn next_claim(&self) -> ClaimNumber {
-        self.claims.next()
     }
 
     /// Handles a failed claim.

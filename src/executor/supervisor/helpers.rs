@@ -101,7 +101,7 @@ impl<S: Store> NodeSession<S> {
             let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
             async move {
                 let released = || node.wakeup().notify([Hint::Any]);
-                node.in_flight.reconcile(node.store.clone(), node.id, &node.claims, straggler, released, quit).await;
+                node.in_flight.reconcile(node.store.clone(), node.id, straggler, released, quit).await;
             }
             .boxed()
         });

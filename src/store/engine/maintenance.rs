@@ -32,6 +32,12 @@ pub trait Maintenance: Send + Sync {
     /// Makes one admission pass, in one transaction. With nothing to do it costs one short query.
     async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted>;
 
+    /// Finishes the change of a rule that another process began, if all claims under way end within a moment. Otherwise it does nothing,
+    /// and has to be called again. A store that changes rules in one transaction has nothing to do here.
+    async fn finish_rule_change(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Raises jobs that have waited long, as the rules of their queues say: the oldest `limit` of each queue and priority. Returns how many it
     /// raised.
     async fn age_jobs(&self, limit: usize) -> Result<u64>;

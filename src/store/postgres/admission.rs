@@ -30,11 +30,12 @@ pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> R
     // Without rules only unblocks matter. With rules, jobs that arrived since must be considered too, unless claims count them.
     let others: bool = rows::get(row, "uncounted")?;
     let looks = if request.counting { others } else { limited };
+    let unfinished = rows::get(row, "unfinished")?;
     if !open && (!looks || request.queues.is_empty()) {
-        return Ok(Admitted { next, limited, counted, aging, ..Admitted::default() });
+        return Ok(Admitted { next, limited, counted, aging, unfinished, ..Admitted::default() });
     }
     let admitted = run_pass(shared, request, looks).await?;
-    Ok(Admitted { next, limited, counted, aging, ..admitted })
+    Ok(Admitted { next, limited, counted, aging, unfinished, ..admitted })
 }
 
 pub(super) async fn prune_rates(shared: &Arc<Shared>, limit: usize) -> Result<u64> {

@@ -224,6 +224,10 @@ impl Maintenance for Postgres {
         admission::admit(&self.0, request).await
     }
 
+    async fn finish_rule_change(&self) -> Result<()> {
+        rules::finish_change(&self.0).await
+    }
+
     async fn age_jobs(&self, limit: usize) -> Result<u64> {
         aging::age_jobs(&self.0, limit).await
     }

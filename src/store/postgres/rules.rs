@@ -17,6 +17,8 @@ use crate::store::{Hint, Rate, Rule, RuleEdit, Scope, UnreadableRow};
 
 /// How soon a node with claims in flight is checked again: claims take a few milliseconds.
 const UNDER_WAY: Duration = Duration::from_millis(10);
+/// How long an admission pass waits for claims under way, to finish the change of a rule that another process left half done.
+const FINISHING: Duration = Duration::from_millis(200);
 
 pub(super) async fn change_rule(
     shared: &Arc<Shared>,
@@ -27,17 +29,28 @@ pub(super) async fn change_rule(
 ) -> Result<Rule> {
     // A concurrent admission pass may have read the old rules and be about to park jobs on a key that this change unblocks, so the two
     // exclude each other. So do two changes of the same rule.
+    //
+    // The rule is committed before the counts change hands: each running job is counted by the claims (`usage`) or by its permit at every
+    // commit, for a moment by both, and never by neither. Claims that begin from now on obey the rule. Those that began before are waited
+    // for, and then what they took gets permits as well.
     let batch = EngineTransaction::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
     let before = named(read(&batch.query(&shared.sql.rules, &[]).await?)?, scope, name);
     let limits = |rule: &Rule| (rule.running, rule.rate, rule.shares.clone());
     let limited = limits(&before);
     let rule = edited(before, edit)?;
     put(&shared.sql.put_rule, &batch, &rule, by).await?;
-    let dropped = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty();
+    permit_running(shared, &batch, &rule).await?;
     batch.commit().await?;
     shared.depths.forget();
-    if limits(&rule) != limited || rule.running.is_some() {
-        permit_running(shared, &rule, dropped).await?;
+    if (limits(&rule) != limited || rule.running.is_some())
+        && !hand_over(shared, Some(&rule), shared.call_timeout).await?
+    {
+        tracing::warn!(
+            %scope,
+            name,
+            "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
+             counted under the new rule"
+        );
     }
     if let Err(error) = super::hints::notify(shared, &[Hint::Any]).await {
         tracing::debug!(%error, "executors were not told of a rule; they will find it when they poll");
@@ -88,36 +101,46 @@ async fn put(statement: &Statement, batch: &EngineTransaction, rule: &Rule, by: 
     batch.query(statement, params).await.map(drop)
 }
 
-/// Gives permits to jobs that already run. The rule is committed before, so claims that begin from now on obey it. `all` covers every
-/// rule and not only this one, because the counts of claims are no longer used.
-async fn permit_running(shared: &Arc<Shared>, rule: &Rule, all: bool) -> Result<()> {
-    let (scope, name) = (rule.scope, rule.name.as_str());
-    if !claims_under_way_ended(shared).await? {
-        tracing::warn!(
-            %scope,
-            name,
-            "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
-             counted under the new rule"
-        );
+/// Finishes the change of a rule whose process died before it had handed the counts over. Until then, claims count nothing more, and what
+/// they counted last makes the limit smaller.
+pub(super) async fn finish_change(shared: &Arc<Shared>) -> Result<()> {
+    hand_over(shared, None, FINISHING).await.map(drop)
+}
+
+/// Gives permits to the jobs that run under a rule without being counted otherwise.
+async fn permit_running(shared: &Arc<Shared>, batch: &EngineTransaction, rule: &Rule) -> Result<()> {
+    if rule.running.is_some() {
+        let params: Params<'_> = &[&rule.scope.as_str(), &rule.name, &rule.scope.prefix()];
+        batch.query(&shared.sql.permit_running, params).await?;
+    }
+    Ok(())
+}
+
+/// Gives permits to what claims took under the old rules, and drops the counts that claims no longer keep, both in one transaction.
+/// Returns whether all claims under way have ended before, within `patience`. If a rule was changed, that is done in any case.
+async fn hand_over(shared: &Arc<Shared>, changed: Option<&Rule>, patience: Duration) -> Result<bool> {
+    let ended = claims_under_way_ended(shared, patience).await?;
+    if !ended && changed.is_none() {
+        return Ok(false);
     }
     let batch =
         EngineTransaction::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
-    // A claim in flight may have counted by the old rules.
-    let all = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty() || all;
-    for other in read(&batch.query(&shared.sql.rules, &[]).await?)? {
-        let is_it = other.scope == scope && other.name == name;
-        if other.running.is_some() && (is_it || all) {
-            let params: Params<'_> = &[&other.scope.as_str(), &other.name, &other.scope.prefix()];
-            batch.query(&shared.sql.permit_running, params).await?;
+    // What the claims counted under one rule has to be counted under all of them from now on.
+    let all = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty();
+    for rule in read(&batch.query(&shared.sql.rules, &[]).await?)? {
+        let is_it = changed.is_some_and(|changed| (changed.scope, &changed.name) == (rule.scope, &rule.name));
+        if is_it || all {
+            permit_running(shared, &batch, &rule).await?;
         }
     }
-    batch.commit().await
+    batch.commit().await?;
+    Ok(ended)
 }
 
-/// Waits until all claims that began before this call have ended, at most for `call_timeout`. No claim has to wait: each node's lock is
-/// only tried, until the node was found idle once.
-async fn claims_under_way_ended(shared: &Arc<Shared>) -> Result<bool> {
-    let deadline = Instant::now() + shared.call_timeout;
+/// Waits until all claims that began before this call have ended, at most for `patience`. No claim has to wait: each node's lock is only
+/// tried, until the node was found idle once.
+async fn claims_under_way_ended(shared: &Arc<Shared>, patience: Duration) -> Result<bool> {
+    let deadline = Instant::now() + patience;
     let mut busy = rows::numbers(&shared.engine("list the nodes that claim", &shared.sql.live_nodes, &[]).await?)?;
     while !busy.is_empty() {
         let quiet = shared.engine("wait for claims under way", &shared.sql.idle_of, &[&busy]).await?;

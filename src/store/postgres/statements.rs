@@ -19,6 +19,7 @@ pub(crate) struct Statement {
 const MAY_START: &str = include_str!("sql/fragment/may_start.sql");
 const UNCOVERED: &str = include_str!("sql/fragment/uncovered.sql");
 const COUNTED: &str = include_str!("sql/fragment/counted.sql");
+const UNCOUNTED_USAGE: &str = include_str!("sql/fragment/uncounted_usage.sql");
 const COVERS: &str = include_str!("sql/fragment/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
 const RENEWED: &str = include_str!("sql/fragment/renewed.sql");
@@ -58,11 +59,13 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let kept = HistoryOutcome::ALL.iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
     // A fragment is inserted within a line, where a comment would hide what follows.
-    let parts = [MAY_START, UNCOVERED, COUNTED, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
-    let [may_start, uncovered, counted, renewed, state, covers, queue_open] = parts;
+    let parts =
+        [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
+    let [may_start, uncovered, counted, uncounted_usage, renewed, state, covers, queue_open] = parts;
     let mut sql = sql
         .replace("{may_start}", &may_start)
         .replace("{uncovered}", &uncovered)
+        .replace("{uncounted_usage}", uncounted_usage.trim_end())
         .replace("{counted}", &counted)
         .replace("{renewed}", &renewed)
         .replace("{state}", &state);

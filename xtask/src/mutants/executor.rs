@@ -236,10 +236,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "looks-beside-claims-under-way",
-        "src/executor/node/in_flight.rs",
-        "let nobody_claims = self.claiming.write().await;",
-        "let nobody_claims = if $on { None } else { Some(self.claiming.write().await) };",
+        "src/executor/node/claim_order.rs",
+        "let claiming = self.claiming.clone().write_owned().await;",
+        "let claiming = if $on { Arc::default() } else { self.claiming.clone() }.write_owned().await;",
         "test(/^executor::node::in_flight::/)",
+    ),
+    of(
+        "a-claim-has-its-number-before-its-guard",
+        "src/executor/node/claim_order.rs",
+        "        let claiming = self.claiming.clone().read_owned().await;\n        ClaimGuard { number: self.draw(), _claiming: claiming }",
+        "        let early = $on.then(|| self.draw());\n        let claiming = self.claiming.clone().read_owned().await;\n        ClaimGuard { number: early.unwrap_or_else(|| self.draw()), _claiming: claiming }",
+        "test(/^executor::node::claim_order::/)",
     ),
     of(
         "a-straggler-is-not-looked-for",

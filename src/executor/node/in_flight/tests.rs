@@ -20,7 +20,6 @@ struct Node {
     directory: PathBuf,
     store: Arc<dyn JobStore>,
     id: NodeId,
-    claims: Arc<ClaimCounter>,
     in_flight: Arc<InFlight>,
     stop: CancellationToken,
 }
@@ -34,21 +33,20 @@ impl Node {
         store.migrate().await.unwrap();
         let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
         let id = store.register_node(&info).await.unwrap();
-        let (claims, in_flight, stop) =
-            (Arc::<ClaimCounter>::default(), Arc::<InFlight>::default(), CancellationToken::new());
-        let looks = (in_flight.clone(), store.clone(), claims.clone(), stop.clone());
+        let (in_flight, stop) = (Arc::<InFlight>::default(), CancellationToken::new());
+        let looks = (in_flight.clone(), store.clone(), stop.clone());
         tokio::spawn(async move {
-            let (in_flight, store, claims, stop) = looks;
-            in_flight.reconcile(store, id, &claims, STRAGGLER, || (), stop).await;
+            let (in_flight, store, stop) = looks;
+            in_flight.reconcile(store, id, STRAGGLER, || (), stop).await;
         });
-        Self { directory, store, id, claims, in_flight, stop }
+        Self { directory, store, id, in_flight, stop }
     }
 
     /// Claims a job and loses the answer, so the job is not known to be in flight.
     async fn unheard(&self) -> (Job, ClaimNumber) {
         let message = NewJob::json("kind", &()).validate(Limits::default()).unwrap();
         self.store.insert(&[message], None).await.unwrap();
-        let claim = self.claims.next();
+        let claim = self.in_flight.begin_claim().await.number();
         let request = ClaimRequest {
             node: self.id,
             claim,
@@ -121,13 +119,13 @@ async fn what_is_known_by_name_is_looked_for_twice_too() {
 #[tokio::test(start_paused = true)]
 async fn a_look_waits_for_claims_under_way() {
     let node = Node::start().await;
-    let claiming = node.in_flight.claiming.clone().read_owned().await;
+    let claim = node.in_flight.begin_claim().await;
     let (job, _) = node.unheard().await;
     node.in_flight.suspect();
     sleep(MOMENT).await;
     assert!(node.is_owned(&job).await, "its answer is on its way");
     node.in_flight.add(std::iter::once(&job));
-    drop(claiming);
+    drop(claim);
     sleep(STRAGGLER * 2).await;
     assert!(node.is_owned(&job).await, "it is in hand");
     node.in_flight.remove(std::iter::once(job.fence()));

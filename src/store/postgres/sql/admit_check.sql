@@ -10,4 +10,6 @@ select exists (select from {schema}.unblock where unblock_at <= statement_timest
        (select array_agg(r.scope || ':' || r.name) from {schema}.rule r
         where {counted} and (r.running is not null or r.rate is not null)) as counted,
        exists (select from {schema}.rule r
-               where r.paused or (r.running is not null or r.rate is not null) and not {counted}) as uncounted
+               where r.paused or (r.running is not null or r.rate is not null) and not {counted}) as uncounted,
+       -- Whether a change of the rules has still to hand over what claims counted before (rules.rs).
+       exists (select from {schema}.usage u where {uncounted_usage}) as unfinished
