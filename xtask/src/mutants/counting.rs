@@ -111,8 +111,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "half-a-change-of-rules-is-finished-too-early",
         "src/store/postgres/rules.rs",
-        "if !ended && changed.is_none() {",
-        "if !$on && !ended && changed.is_none() {",
+        "let ended = claims_under_way_ended(shared, patience).await?;",
+        "let ended = claims_under_way_ended(shared, patience).await? || $on;",
         "test(=conformance::postgres::counting::a_change_left_half_done_is_finished)",
     ),
     of(
