@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, NewJob, Outcome};
+use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, MessageServices, NewJob, Outcome};
 
 use crate::faults::faults_database::behind;
 use crate::faults::ledger_worker::{Does, send, start};
 use crate::support::TestDb;
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, noting_behind, quick};
-use crate::support::eventually;
+use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
+use crate::support::private_pg::PrivatePg;
 use crate::support::proxy::Proxy;
+use crate::support::{eventually, postgres_url};
 
 /// Connections stay open and no byte passes, for longer than the lease: the node must stop before others take over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,6 +152,86 @@ async fn blocked_threads_do_not_cost_the_lease() {
     let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
     assert_eq!((stats.leases_lost, stats.refused, stats.done), (0, 0, 4));
     drop(watcher);
+}
+
+/// Creates a database on a server of its own, and a role that may have this many connections. The configuration is that role's.
+async fn with_few_connections(limit: usize) -> (PrivatePg, Pg<false>, DatabaseConfig) {
+    let server = PrivatePg::start();
+    let db = Pg::<false>::create_on(&server.url()).await;
+    db.raw(&format!(
+        "create role few login connection limit {limit};
+         grant all on schema {{schema}} to few;
+         grant all on all tables in schema {{schema}} to few;
+         grant all on all sequences in schema {{schema}} to few"
+    ))
+    .await;
+    let config = World::config(&db);
+    let url = config.url.expose().replace("postgres@", "few@");
+    (server, db, config.with_url(url))
+}
+
+/// Counts the starts of a job of this length, the only job beside many short ones, on a node with this lease.
+async fn starts_beside_others(
+    db: &Pg<false>,
+    messages: &MessageServices,
+    lease: ExecutorConfig,
+    takes: Duration,
+) -> usize {
+    let starts = Arc::new(AtomicUsize::new(0));
+    let counted = starts.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(lease.poll_interval(Duration::from_millis(100)))
+        .queue("default", 20)
+        .handle_with("long", move |_| {
+            let counted = counted.clone();
+            Box::pin(async move {
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(takes).await;
+                Ok(Outcome::Done)
+            })
+        })
+        .handle_with("short", |_| Box::pin(async { Ok(Outcome::Done) }))
+        .start()
+        .await
+        .unwrap();
+    let sender = db.messages().await;
+    let mut cx = sender.begin();
+    cx.send(NewJob::json("long", &())).unwrap();
+    for n in 0..300 {
+        cx.send(NewJob::json("short", &n)).unwrap();
+    }
+    cx.commit().await.unwrap();
+    db.drained().await;
+    let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(stats.leases_lost, 0);
+    starts.load(Ordering::SeqCst)
+}
+
+/// The heartbeat has its connection before the node takes work, which uses up the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_connections_do_not_cost_the_lease() {
+    if postgres_url().is_none() {
+        return;
+    }
+    let (_server, db, config) = with_few_connections(4).await;
+    let messages = MessageServices::postgres(&config).await.unwrap();
+    assert_eq!(starts_beside_others(&db, &messages, lease(2), Duration::from_secs(7)).await, 1);
+}
+
+/// The server has no connection for the heartbeat from the start. The engine lends its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_engine_lends_the_heartbeat_a_connection() {
+    if postgres_url().is_none() {
+        return;
+    }
+    let logs = Logs::capture();
+    let (_server, db, config) = with_few_connections(10).await;
+    let messages = MessageServices::postgres(&config).await.unwrap();
+    // Those that are open stay.
+    db.raw("alter role few connection limit 0").await;
+    assert_eq!(starts_beside_others(&db, &messages, lease(2), Duration::from_secs(7)).await, 1);
+    let lent = logs.about("the engine lends it one", "WARN");
+    assert_eq!(lent.len(), 1, "{lent:#?}");
 }
 
 /// Starts an executor whose jobs, of the kind `gated`, wait at a gate and then write a line.

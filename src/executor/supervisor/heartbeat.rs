@@ -21,8 +21,12 @@ mod tests;
 ///
 /// If the lease can't be renewed in time, `lost` is cancelled before the lease ends, so that the node stops its work before others may take
 /// it. Time is measured from before a renewal was sent, which is earlier than the instant from which the database counts.
+///
+/// The first renewal is sent at once, and a node takes no work before it has succeeded: a node that can't have a connection for its
+/// heartbeat could not keep what it takes.
 pub(crate) struct Heartbeat {
     stop: Option<oneshot::Sender<()>>,
+    proven: oneshot::Receiver<()>,
     thread: Option<thread::JoinHandle<()>>,
     lost: CancellationToken,
     hopeless: Arc<OnceLock<Error>>,
@@ -40,9 +44,10 @@ impl Heartbeat {
     ) -> Result<Self> {
         let lost = CancellationToken::new();
         let (stop, stopped) = oneshot::channel();
+        let (proving, proven) = oneshot::channel();
         let hopeless = Arc::<OnceLock<Error>>::default();
         let heartbeat = HeartbeatLoop {
-            renewal: Renewing { store, node, own: None },
+            renewal: Renewing { store, node, own: None, lends: false },
             node,
             lease,
             last: Instant::from_std(registered),
@@ -50,6 +55,7 @@ impl Heartbeat {
             hopeless: hopeless.clone(),
             doubts,
             server,
+            proving: Some(proving),
         };
         let thread = thread::Builder::new()
             .name("jobwright-heartbeat".to_owned())
@@ -63,7 +69,15 @@ impl Heartbeat {
             .map_err(|e| {
                 Error::new(ErrorKind::Busy, "the thread for heartbeats could not be started").with_source(e)
             })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), lost, hopeless })
+        Ok(Self { stop: Some(stop), proven, thread: Some(thread), lost, hopeless })
+    }
+
+    /// Waits until the lease was renewed once. `false`: it is lost before.
+    pub(crate) async fn proven(&mut self) -> bool {
+        tokio::select! {
+            proven = &mut self.proven => proven.is_ok(),
+            () = self.lost.cancelled() => false,
+        }
     }
 
     /// Cancelled when the lease is lost.
@@ -100,14 +114,28 @@ struct Renewing {
     store: Arc<dyn Leases>,
     node: NodeId,
     own: Option<Arc<dyn Leases>>,
+    /// Whether the engine lends a connection at present.
+    lends: bool,
 }
 
 impl Renewal for Renewing {
     async fn renew(&mut self) -> Result<(bool, Option<ServerIdentity>)> {
-        let store = match &mut self.own {
-            Some(store) => store,
-            None => self.own.insert(self.store.detached().await?),
+        let store = match self.own.take() {
+            Some(own) => own,
+            None => match self.store.detached().await {
+                Ok(own) => own,
+                // The server has no connection left for this node. The engine has some, and they are of no use without the lease.
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    if !std::mem::replace(&mut self.lends, true) {
+                        tracing::warn!(node = %self.node, %error, "the heartbeat gets no connection of its own; the engine lends it one");
+                    }
+                    return Ok((self.store.heartbeat(self.node).await?, None));
+                }
+                Err(error) => return Err(error),
+            },
         };
+        self.lends = false;
+        let store = self.own.insert(store);
         if !store.heartbeat(self.node).await? {
             return Ok((false, None));
         }
@@ -137,11 +165,13 @@ struct HeartbeatLoop<R> {
     doubts: Arc<InFlight>,
     /// The server at the last heartbeat.
     server: Option<ServerIdentity>,
+    /// Notified of the first renewal.
+    proving: Option<oneshot::Sender<()>>,
 }
 
 impl<R: Renewal> HeartbeatLoop<R> {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
-        let mut pause = self.lease / 3;
+        let mut pause = if self.proving.is_some() { Duration::ZERO } else { self.lease / 3 };
         let mut failed = false;
         loop {
             tokio::select! {
@@ -164,6 +194,10 @@ impl<R: Renewal> HeartbeatLoop<R> {
                         return;
                     }
                     failed = false;
+                    if let Some(proving) = self.proving.take() {
+                        // The session may have ended meanwhile.
+                        let _ = proving.send(());
+                    }
                     self.lease / 3
                 }
                 Ok(Ok((false, _))) => {

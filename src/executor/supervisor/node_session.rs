@@ -41,9 +41,16 @@ impl<S: Store> NodeSession<S> {
         // Asked at the start and not at the first heartbeat: by then it may be another server.
         let asked = tokio::time::timeout(settings.node.lease / 10, store.identity()).await;
         let server = asked.ok().and_then(Result::ok).flatten();
-        let heartbeat =
+        let mut heartbeat =
             Heartbeat::start(store.clone(), id, settings.node.lease, since, server, node.in_flight.clone())?;
         started(node.in_flight.clone());
+        let proven = tokio::select! {
+            proven = heartbeat.proven() => proven,
+            () = stop.cancelled() => false,
+        };
+        if !proven {
+            node.stop_claiming.cancel();
+        }
 
         let finish = CancellationToken::new();
         let completer = Completer {

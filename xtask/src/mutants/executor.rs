@@ -235,6 +235,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(/^executor::supervisor::heartbeat::/)",
     ),
     of(
+        "work-comes-before-the-means-to-keep-it",
+        "src/executor/supervisor/node_session.rs",
+        "            proven = heartbeat.proven() => proven,",
+        "            proven = async { if $on { true } else { heartbeat.proven().await } } => proven,",
+        "test(=faults::faults_leases::few_connections_do_not_cost_the_lease)",
+    ),
+    of(
+        "the-engine-lends-no-connection",
+        "src/executor/supervisor/heartbeat.rs",
+        "Err(error) if error.kind() == ErrorKind::Busy => {",
+        "Err(error) if !$on && error.kind() == ErrorKind::Busy => {",
+        "test(=faults::faults_leases::the_engine_lends_the_heartbeat_a_connection)",
+    ),
+    of(
         "looks-beside-claims-under-way",
         "src/executor/node/claim_order.rs",
         "let claiming = self.claiming.clone().write_owned().await;",

@@ -45,6 +45,7 @@ async fn beaten(lease: Duration, server: Option<ServerIdentity>, answers: Vec<An
         hopeless: Arc::default(),
         doubts: doubts.clone(),
         server,
+        proving: None,
     };
     heartbeat.run(stopped).await;
     assert!(lost.is_cancelled());
