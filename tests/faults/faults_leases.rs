@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use jobwright::store::JobState;
 use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, MessageServices, NewJob, Outcome};
 
 use crate::faults::faults_database::behind;
@@ -216,6 +217,40 @@ async fn few_connections_do_not_cost_the_lease() {
     let (_server, db, config) = with_few_connections(4).await;
     let messages = MessageServices::postgres(&config).await.unwrap();
     assert_eq!(starts_beside_others(&db, &messages, lease(2), Duration::from_secs(7)).await, 1);
+}
+
+/// A node whose lease can't be renewed takes nothing, though its claims would succeed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_claimed_before_the_first_renewal() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    db.raw(
+        "create sequence {schema}.refusals;
+         create table {schema}.refusing ();
+         insert into {schema}.refusing default values;
+         create function {schema}.refuse() returns trigger language plpgsql as $refuse$
+         begin
+             if exists (select from {schema}.refusing) then
+                 perform nextval('{schema}.refusals');
+                 raise exception 'not now' using errcode = 'serialization_failure';
+             end if;
+             return new;
+         end
+         $refuse$;
+         create trigger refuse before update on {schema}.node for each row execute function {schema}.refuse()",
+    )
+    .await;
+    let messages = db.messages().await;
+    let ids = send::<Pg<false>>(&messages, Does::Note, 4).await;
+    let executor = start::<Pg<false>>(&messages, lease(10), 4, None).await;
+    let refusals = format!("select case when is_called then last_value else 0 end from {}.refusals", db.schema());
+    let client = db.client().await;
+    eventually(PATIENCE, async || client.query_one(&refusals, &[]).await.unwrap().get::<_, i64>(0) >= 3).await;
+    assert_eq!(db.jobs().count(JobState::Waiting).await, 4);
+    assert_eq!(executor.stats().claimed, 0);
+    db.raw("delete from {schema}.refusing").await;
+    db.drained().await;
+    db.each_once(&ids).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
 /// The server has no connection for the heartbeat from the start. The engine lends its own.

@@ -239,7 +239,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/supervisor/node_session.rs",
         "            proven = heartbeat.proven() => proven,",
         "            proven = async { if $on { true } else { heartbeat.proven().await } } => proven,",
-        "test(=faults::faults_leases::few_connections_do_not_cost_the_lease)",
+        "test(=faults::faults_leases::nothing_is_claimed_before_the_first_renewal)",
     ),
     of(
         "the-engine-lends-no-connection",
