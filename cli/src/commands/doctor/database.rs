@@ -5,7 +5,7 @@ use std::path::Path;
 use jobwright::config::{Access, Backend};
 use jobwright::{AnyStore, MessageServices};
 
-use super::{Finding, engine, postgres, sqlite};
+use super::{Finding, connections, engine, postgres, sqlite};
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
 
@@ -47,6 +47,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     findings.push(schema);
     if complete {
         if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
+            findings.push(with_slow_notice(settings, connections::check(&messages, &settings.database)).await);
             findings.extend(with_slow_notice(settings, postgres::rights(&messages, &settings.database.schema)).await);
         }
         findings.push(with_slow_notice(settings, nodes(&messages)).await);

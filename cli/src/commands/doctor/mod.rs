@@ -2,6 +2,7 @@
 
 mod broker;
 mod configuration;
+mod connections;
 mod database;
 mod engine;
 mod postgres;

@@ -132,7 +132,7 @@ pub(super) async fn rights(messages: &Messages, schema: &str) -> Vec<Finding> {
 }
 
 /// Queries in a transaction of the library, so that TLS, deadlines and poolers are the same as in use. Keeps nothing.
-async fn ask(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, String> {
+pub(super) async fn ask(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, String> {
     let mut context = messages.begin();
     let rows = match context.transaction().await.map_err(|error| error.to_string())? {
         AnyTransaction::Postgres(transaction) => {
@@ -147,6 +147,6 @@ async fn ask(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)]) -> 
     Ok(rows)
 }
 
-fn refused(check: &'static str, why: &str) -> Finding {
+pub(super) fn refused(check: &'static str, why: &str) -> Finding {
     Finding::warn(check, format!("could not be looked at: {why}"), "see the reason; nothing depends on this check")
 }
