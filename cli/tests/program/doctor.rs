@@ -91,23 +91,43 @@ fn replies_that_do_not_get_away(sandbox: &Sandbox) {
     assert!(state == "warn" && said.contains(&id), "{said}");
 }
 
-/// If a role lacks a right for one check, the other checks still run, and the report names the missing right.
-#[test]
-fn a_missing_right_is_no_illness() {
-    let Some(sandbox) = Sandbox::postgres() else { return };
+/// Runs the checks as a role of its own, with these options, that may do everything with the tables but what `less` takes from it.
+fn doctor_as_a_role(sandbox: &Sandbox, options: &str, less: &str) -> Done {
     let (schema, role) = (sandbox.schema().unwrap().to_owned(), format!("jobwright_looks_{}", uuid()));
-    as_owner(&format!(
-        "create role {role} login password 'secret'; grant usage on schema {schema} to {role};
+    as_owner(
+        &format!(
+            "create role {role} login password 'secret' {options}; grant usage on schema {schema} to {role};
          grant select, insert, update, delete on all tables in schema {schema} to {role};
          grant usage, update on all sequences in schema {schema} to {role};
-         revoke all on {schema}.suspended_job, {schema}.schedule from {role};"
-    ))
+         {less}"
+        )
+        .replace("{role}", &role)
+        .replace("{schema}", &schema),
+    )
     .unwrap();
     let url = std::env::var("DATABASE_URL").unwrap();
     let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
     let mut command = sandbox.command(&["doctor", "--output", "json"]);
     let done = Done::from(command.env("DATABASE_URL", format!("postgres://{role}:secret@{host}")).output().unwrap());
     as_owner(&format!("drop owned by {role}; drop role {role};")).unwrap();
+    done
+}
+
+/// A role that may have fewer connections than one executor uses.
+#[test]
+fn too_few_connections_are_told() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    let told = found(&doctor_as_a_role(&sandbox, "connection limit 12", ""), "connections");
+    let expected = "1 executors may use 13 (13 each), and the role allows 12";
+    assert!(told[0].0 == "warn" && told[0].1.contains(expected), "{told:?}");
+}
+
+/// If a role lacks a right for one check, the other checks still run, and the report names the missing right.
+#[test]
+fn a_missing_right_is_no_illness() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    let less = "revoke all on {schema}.suspended_job, {schema}.schedule from {role};";
+    let done = doctor_as_a_role(&sandbox, "", less);
     let done = done.success();
     let (state, said) = &found(&done, "nodes")[0];
     assert!(state == "warn" && said.contains("permission denied for table suspended_job"), "{said}");
