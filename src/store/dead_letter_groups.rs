@@ -83,18 +83,28 @@ impl Grouping {
 }
 
 /// Returns an error's text without what differs from job to job: its first line, with numbers, ids (UUIDs, and words of eight or more
-/// hexadecimal digits) and quoted text replaced by `#`. At most 200 bytes.
+/// hexadecimal digits) and quoted text replaced by `#`. Network addresses and the status of an HTTP answer stay, because they tell where
+/// the fault is. At most 200 bytes.
 pub fn normalise(error: &str) -> String {
     let line = error.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
     let mut before = ' ';
+    let mut last_word = "";
     while let Some(first) = rest.chars().next() {
-        let taken = if is_word(first) {
+        let begins = !is_word(before) && !matches!(before, '.' | '-');
+        let taken = if let Some(length) = address_length(rest).filter(|_| begins) {
+            text.push_str(&rest[..length]);
+            length
+        } else if is_word(first) {
             let word = &rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())];
             let taken = id_length(rest).unwrap_or(word.len());
+            let names_a_status = ["answered", "HTTP", "status"].contains(&last_word) && before == ' ';
+            last_word = word;
             if taken != word.len() || is_hexadecimal_id(word) {
                 text.push('#');
+            } else if names_a_status && is_status(word) {
+                text.push_str(word);
             } else {
                 push_without_digits(&mut text, word);
             }
@@ -118,6 +128,26 @@ pub fn normalise(error: &str) -> String {
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+/// Whether a word is the status of an HTTP answer.
+fn is_status(word: &str) -> bool {
+    word.len() == 3 && word.parse::<u16>().is_ok_and(|status| (100..600).contains(&status))
+}
+
+/// Returns the length of the network address that a text starts with: an IPv4 address, with or without a port, or a name with a port.
+fn address_length(text: &str) -> Option<usize> {
+    let host = &text[..text.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-').unwrap_or(text.len())];
+    let after = &text[host.len()..];
+    let port = after.strip_prefix(':').map_or("", |port| &port[..port.find(|c| !is_word(c)).unwrap_or(port.len())]);
+    let has_port = (2..=5).contains(&port.len()) && port.parse::<u16>().is_ok();
+    let is_name = host == "localhost" || host.contains('.') && host.starts_with(|c: char| c.is_ascii_alphabetic());
+    if has_port && (is_name || host.parse::<std::net::Ipv4Addr>().is_ok()) {
+        return Some(host.len() + 1 + port.len());
+    }
+    // A sentence may end with an address.
+    let host = host.trim_end_matches('.');
+    (host.parse::<std::net::Ipv4Addr>().is_ok()).then_some(host.len())
 }
 
 /// Returns the length of the UUID that a text starts with.
@@ -186,6 +216,11 @@ mod tests {
             ("timeout after 1.5s at 2026-11-22T05:26:13Z", "timeout after #.#s at #-#-#T#:#:#Z"),
             ("unclosed \"quote 5", "unclosed \"quote #"),
             ("Zähler12 übersprungen: ٣", "Zähler# übersprungen: ٣"),
+            ("10.1.2.3:8080 answered 503", "10.1.2.3:8080 answered 503"),
+            ("http://10.1.2.3/a/17 answered 404: nothing", "http://10.1.2.3/a/# answered 404: nothing"),
+            ("can't reach db-1.internal:5432 after 3 tries", "can't reach db-1.internal:5432 after # tries"),
+            ("localhost:99999999 has 300 of 10.1.2.3.", "localhost:# has # of 10.1.2.3."),
+            ("version 1.2.3.4.5, status 7, HTTP 1234", "version #.#.#.#.#, status #, HTTP #"),
             ("", ""),
             ("\n \n", ""),
         ] {
