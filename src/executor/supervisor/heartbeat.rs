@@ -1,5 +1,6 @@
 //! A node's lease, and the thread that keeps it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub(crate) struct Heartbeat {
     proven: oneshot::Receiver<()>,
     thread: Option<thread::JoinHandle<()>>,
     lost: CancellationToken,
+    leaving: Arc<AtomicBool>,
     hopeless: Arc<OnceLock<Error>>,
 }
 
@@ -45,13 +47,14 @@ impl Heartbeat {
         let lost = CancellationToken::new();
         let (stop, stopped) = oneshot::channel();
         let (proving, proven) = oneshot::channel();
-        let hopeless = Arc::<OnceLock<Error>>::default();
+        let (hopeless, leaving) = (Arc::<OnceLock<Error>>::default(), Arc::<AtomicBool>::default());
         let heartbeat = HeartbeatLoop {
             renewal: Renewing { store, node, own: None, lends: false },
             node,
             lease,
             last: Instant::from_std(registered),
             lost: lost.clone(),
+            leaving: leaving.clone(),
             hopeless: hopeless.clone(),
             doubts,
             server,
@@ -69,7 +72,7 @@ impl Heartbeat {
             .map_err(|e| {
                 Error::new(ErrorKind::Busy, "the thread for heartbeats could not be started").with_source(e)
             })?;
-        Ok(Self { stop: Some(stop), proven, thread: Some(thread), lost, hopeless })
+        Ok(Self { stop: Some(stop), proven, thread: Some(thread), lost, leaving, hopeless })
     }
 
     /// Waits until the lease was renewed once. `false`: it is lost before.
@@ -78,6 +81,11 @@ impl Heartbeat {
             proven = &mut self.proven => proven.is_ok(),
             () = self.lost.cancelled() => false,
         }
+    }
+
+    /// Notes that the node ends its lease itself. A renewal that meets the end is no loss. Until then others may not take the work.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
     }
 
     /// Cancelled when the lease is lost.
@@ -160,6 +168,8 @@ struct HeartbeatLoop<R> {
     lease: Duration,
     last: Instant,
     lost: CancellationToken,
+    /// Whether the node ends its lease itself.
+    leaving: Arc<AtomicBool>,
     hopeless: Arc<OnceLock<Error>>,
     /// Reconciles when the database may have forgotten something, or this node may have missed something.
     doubts: Arc<InFlight>,
@@ -200,6 +210,7 @@ impl<R: Renewal> HeartbeatLoop<R> {
                     }
                     self.lease / 3
                 }
+                Ok(Ok((false, _))) if self.leaving.load(Ordering::Acquire) => return,
                 Ok(Ok((false, _))) => {
                     tracing::error!(node = %self.node, "this node was declared dead; stopping all its work");
                     self.lost.cancel();

@@ -106,6 +106,7 @@ impl<S: Store> NodeSession<S> {
         // may have taken jobs. They are released without costing an attempt, and that may take a while.
         let idle = completed && in_flight.len() == 0 && store.is_single_writer();
         let patience = if idle { IDLE } else { Duration::MAX };
+        heartbeat.leave();
         if end == SessionEnd::Stopped
             && tokio::time::timeout(patience, retire(&*store, &*store, id, &in_flight, completed)).await.is_err()
         {

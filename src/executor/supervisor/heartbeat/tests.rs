@@ -10,6 +10,8 @@ enum Answer {
     /// Answered by this server, this many seconds after it was sent.
     From(Option<ServerIdentity>, u64),
     Refused,
+    /// The node is dead.
+    Dead,
 }
 
 /// Renewals with these results. Later ones get no answer.
@@ -22,6 +24,7 @@ impl Renewal for Script {
                 tokio::time::sleep(Duration::from_secs(after)).await;
                 Ok((true, server))
             }
+            Some(Answer::Dead) => Ok((false, None)),
             Some(Answer::Refused) => Err(Error::new(ErrorKind::Unreachable, "the connection was lost")),
             None => std::future::pending().await,
         }
@@ -29,6 +32,29 @@ impl Renewal for Script {
 
     fn unanswered(&mut self) -> bool {
         true
+    }
+}
+
+/// A node that stops ends its lease, and one of its renewals may come after that.
+#[tokio::test(start_paused = true)]
+async fn the_end_that_a_node_sets_itself_is_no_loss() {
+    for leaving in [true, false] {
+        let (_stop, stopped) = oneshot::channel();
+        let lost = CancellationToken::new();
+        let heartbeat = HeartbeatLoop {
+            renewal: Script([Answer::Dead].into()),
+            node: NodeId(1),
+            lease: Duration::from_secs(30),
+            last: Instant::now(),
+            lost: lost.clone(),
+            leaving: Arc::new(leaving.into()),
+            hopeless: Arc::default(),
+            doubts: Arc::default(),
+            server: None,
+            proving: None,
+        };
+        heartbeat.run(stopped).await;
+        assert_eq!(lost.is_cancelled(), !leaving);
     }
 }
 
@@ -42,6 +68,7 @@ async fn beaten(lease: Duration, server: Option<ServerIdentity>, answers: Vec<An
         lease,
         last: registered,
         lost: lost.clone(),
+        leaving: Arc::default(),
         hopeless: Arc::default(),
         doubts: doubts.clone(),
         server,
