@@ -17,5 +17,6 @@ pub use self::executor::ExecutorConfig;
 pub use self::history::{HistoryConfig, Keep, parse_span};
 pub use self::secret::Secret;
 pub use self::settings::Config;
+pub(crate) use self::submit::Asked;
 pub(crate) use self::submit::allows;
 pub use self::submit::{SubmitRule, SubmitRules};

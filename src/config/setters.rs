@@ -359,4 +359,39 @@ impl SubmitRule {
         self.tenants = tenants.into();
         self
     }
+
+    /// Groups; without this list a job may be in none.
+    #[must_use]
+    pub fn groups(mut self, groups: impl Into<Option<Vec<String>>>) -> Self {
+        self.groups = groups.into();
+        self
+    }
+
+    /// Limit keys; without this list a job may have none.
+    #[must_use]
+    pub fn limit_keys(mut self, limit_keys: impl Into<Option<Vec<String>>>) -> Self {
+        self.limit_keys = limit_keys.into();
+        self
+    }
+
+    /// Unique keys; without this list a job may have none.
+    #[must_use]
+    pub fn unique_keys(mut self, unique_keys: impl Into<Option<Vec<String>>>) -> Self {
+        self.unique_keys = unique_keys.into();
+        self
+    }
+
+    /// The highest priority; `None` = 5.
+    #[must_use]
+    pub fn max_priority(mut self, max_priority: impl Into<Option<i16>>) -> Self {
+        self.max_priority = max_priority.into();
+        self
+    }
+
+    /// The longest delay; `None` = any.
+    #[must_use]
+    pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Self {
+        self.max_delay = max_delay.into();
+        self
+    }
 }

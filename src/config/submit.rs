@@ -1,30 +1,87 @@
 //! Which users may submit what over the broker.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::duration::optional_duration;
 use crate::error::{Error, Result};
 
 /// Submission rules by the names of the broker's users. A user that is not listed may submit nothing.
 pub type SubmitRules = BTreeMap<String, SubmitRule>;
 
-/// What a user of the broker may submit: names, or prefixes of names such as `invoice-*`. A missing list means no limit.
+/// The highest priority of a user whose rule names none: what a JMS client can ask for.
+const USUAL_PRIORITY: i16 = 5;
+
+/// What a user of the broker may submit: names, or prefixes of names such as `invoice-*`.
+///
+/// Kinds, queues and tenants without a list are not limited. Groups, limit keys and unique keys without a list are not allowed at all: all
+/// users share them, so a job could hold up everybody's jobs of a group, or keep their unique jobs from being sent. `["*"]` allows all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SubmitRule {
-    /// Kinds of jobs.
+    /// Kinds of jobs; `None` = all.
     pub kinds: Option<Vec<String>>,
-    /// Queues.
+    /// Queues; `None` = all.
     pub queues: Option<Vec<String>>,
-    /// Tenants; with this list, a job must have one.
+    /// Tenants; with this list, a job must have one. `None` = all.
     pub tenants: Option<Vec<String>>,
+    /// Groups; `None` = a job may be in no group.
+    pub groups: Option<Vec<String>>,
+    /// Limit keys; `None` = a job may have none.
+    pub limit_keys: Option<Vec<String>>,
+    /// Unique keys; `None` = a job may have none.
+    pub unique_keys: Option<Vec<String>>,
+    /// The highest priority, -32767 to 32767; `None` = 5, the highest that a JMS client can ask for.
+    pub max_priority: Option<i16>,
+    /// The longest delay; `None` = any.
+    #[serde(deserialize_with = "optional_duration")]
+    pub max_delay: Option<Duration>,
+}
+
+/// What a submitted job asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) queue: &'a str,
+    pub(crate) tenant: Option<&'a str>,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) limit_key: Option<&'a str>,
+    pub(crate) unique_key: Option<&'a str>,
+    pub(crate) priority: i16,
+    pub(crate) delay: Duration,
+}
+
+/// A list of a rule, by its name.
+struct List<'a> {
+    name: &'static str,
+    patterns: Option<&'a Vec<String>>,
+    /// What a rule without the list means.
+    otherwise: Otherwise,
+}
+
+/// What a rule without a list means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    /// All values are allowed. With the list, a job must have a value.
+    All,
+    /// A job may have no value.
+    None,
 }
 
 impl SubmitRule {
-    fn lists(&self) -> [(&'static str, Option<&Vec<String>>); 3] {
-        [("kinds", self.kinds.as_ref()), ("queues", self.queues.as_ref()), ("tenants", self.tenants.as_ref())]
+    fn lists(&self) -> [List<'_>; 6] {
+        [
+            ("kinds", &self.kinds, Otherwise::All),
+            ("queues", &self.queues, Otherwise::All),
+            ("tenants", &self.tenants, Otherwise::All),
+            ("groups", &self.groups, Otherwise::None),
+            ("limit_keys", &self.limit_keys, Otherwise::None),
+            ("unique_keys", &self.unique_keys, Otherwise::None),
+        ]
+        .map(|(name, patterns, otherwise)| List { name, patterns: patterns.as_ref(), otherwise })
     }
 
     /// Checks the rule of a user.
@@ -36,14 +93,15 @@ impl SubmitRule {
         if user.is_empty() {
             return Err(error("name the user".to_owned()));
         }
-        for (what, patterns) in self.lists() {
+        for List { name, patterns, otherwise } in self.lists() {
             let Some(patterns) = patterns else { continue };
             if patterns.is_empty() {
-                return Err(error(format!("`{what}` allows nothing; name some, or leave it out to allow all")));
+                let left_out = if otherwise == Otherwise::All { "allow all" } else { "allow none" };
+                return Err(error(format!("`{name}` allows nothing; name some, or leave it out to {left_out}")));
             }
             if let Some(bad) = patterns.iter().find(|pattern| !is_pattern(pattern)) {
                 return Err(error(format!(
-                    "`{what}` has {bad:?}; use names, or beginnings of names with a * at their end"
+                    "`{name}` has {bad:?}; use names, or beginnings of names with a * at their end"
                 )));
             }
         }
@@ -51,15 +109,32 @@ impl SubmitRule {
     }
 
     /// Checks a job. The error is the reason why it is not allowed.
-    pub(crate) fn check(&self, kind: &str, queue: &str, tenant: Option<&str>) -> std::result::Result<(), String> {
-        for ((what, patterns), value) in self.lists().into_iter().zip([Some(kind), Some(queue), tenant]) {
-            let Some(patterns) = patterns else { continue };
-            let Some(value) = value else { return Err(format!("`{what}` is limited, and the job has none")) };
-            if !allows(patterns, value) {
-                return Err(format!("`{what}` does not allow {value:?}"));
+    pub(crate) fn check(&self, asked: Asked<'_>) -> std::result::Result<(), String> {
+        let Asked { kind, queue, tenant, group, limit_key, unique_key, priority, delay } = asked;
+        let values = [Some(kind), Some(queue), tenant, group, limit_key, unique_key];
+        for (List { name, patterns, otherwise }, value) in self.lists().into_iter().zip(values) {
+            match (patterns, value, otherwise) {
+                (None, _, Otherwise::All) | (_, None, Otherwise::None) => {}
+                (None, Some(value), Otherwise::None) => {
+                    return Err(format!("it has no `{name}`, so it does not allow {value:?}"));
+                }
+                (Some(_), None, Otherwise::All) => return Err(format!("`{name}` is limited, and the job has none")),
+                (Some(patterns), Some(value), _) if !allows(patterns, value) => {
+                    return Err(format!("`{name}` does not allow {value:?}"));
+                }
+                (Some(_), Some(_), _) => {}
             }
         }
-        Ok(())
+        let highest = self.max_priority.unwrap_or(USUAL_PRIORITY);
+        if priority > highest {
+            return Err(format!("`max_priority` is {highest}, and the job's priority is {priority}"));
+        }
+        match self.max_delay {
+            Some(longest) if delay > longest => {
+                Err(format!("`max_delay` is {longest:?}, and the job is to wait for {delay:?}"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

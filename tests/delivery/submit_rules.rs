@@ -38,7 +38,12 @@ async fn who_submits_is_known_and_may_only_what_the_rules_say() {
     }
     let Some(site) = Site::<Pg<false>>::on(server.url()).await else { return };
     let rule = |patterns: &[&str]| Some(patterns.iter().map(|&pattern| pattern.to_owned()).collect());
-    let shop = SubmitRule::default().kinds(rule(&["invoice-*"])).queues(rule(&["billing"])).tenants(rule(&["acme"]));
+    let shop = SubmitRule::default()
+        .kinds(rule(&["invoice-*"]))
+        .queues(rule(&["billing"]))
+        .tenants(rule(&["acme"]))
+        .unique_keys(rule(&["shop-*"]))
+        .max_delay(Duration::from_secs(24 * 3600));
     let rules = BTreeMap::from([("shop".to_owned(), shop), ("guest".to_owned(), SubmitRule::default())]);
     let messages = site.messages_with(&site.broker().submit_rules(rules)).await;
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
@@ -52,18 +57,31 @@ async fn who_submits_is_known_and_may_only_what_the_rules_say() {
 
     // No producer may set the header of that name.
     let good = JobId::new();
-    let entries = [("queue", "billing"), ("tenant", "acme"), ("sentBy", "guest")];
+    let entries = [
+        ("queue", "billing"),
+        ("tenant", "acme"),
+        ("sentBy", "guest"),
+        ("uniqueKey", "shop-1"),
+        ("jobPriority", "5"),
+        ("delay", "0s"),
+    ];
     assert!(shop.publish("", &submit, submission(good, Some("shop"), "invoice-send", &entries), b"1").await);
     site.db.counts(JobState::Waiting, 1).await;
     let kept = site.db.jobs().detail(good).await;
     assert_eq!(kept.headers.get("sentBy").map(String::as_str), Some("shop"));
 
     let (queue, tenant) = (("queue", "billing"), ("tenant", "acme"));
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 12] = [
         (&shop, Some("shop"), "pay", &[queue, tenant], "`kinds` does not allow \"pay\""),
         (&shop, Some("shop"), "invoice-send", &[tenant], "`queues` does not allow \"default\""),
         (&shop, Some("shop"), "invoice-send", &[queue, ("tenant", "ajax")], "`tenants` does not allow \"ajax\""),
         (&shop, Some("shop"), "invoice-send", &[queue], "the job has none"),
+        (&shop, Some("shop"), "invoice-send", &[queue, tenant, ("groupId", "account-42")], "no `groups`"),
+        (&shop, Some("shop"), "invoice-send", &[queue, tenant, ("limitKey", "printer")], "no `limit_keys`"),
+        (&shop, Some("shop"), "invoice-send", &[queue, tenant, ("uniqueKey", "total")], "`unique_keys` does not allow"),
+        (&shop, Some("shop"), "invoice-send", &[queue, tenant, ("jobPriority", "6")], "`max_priority` is 5"),
+        (&shop, Some("shop"), "invoice-send", &[queue, tenant, ("delay", "25h")], "`max_delay` is 86400s"),
+        (&shop, Some("shop"), "invoice-send", &[queue, tenant, ("dueAt", "2222-01-01T00:00:00Z")], "`max_delay`"),
         (&stranger, Some("stranger"), "invoice-send", &[queue, tenant], "does not list it"),
         (&stranger, None, "invoice-send", &[queue, tenant, ("sentBy", "shop")], "set user_id"),
     ];

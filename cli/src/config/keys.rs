@@ -84,7 +84,16 @@ pub(super) const SECTIONS: &[Section] = &[
     Section {
         name: SUBMIT_RULES,
         named: true,
-        keys: &[("kinds", Kind::Words), ("queues", Kind::Words), ("tenants", Kind::Words)],
+        keys: &[
+            ("kinds", Kind::Words),
+            ("queues", Kind::Words),
+            ("tenants", Kind::Words),
+            ("groups", Kind::Words),
+            ("limit_keys", Kind::Words),
+            ("unique_keys", Kind::Words),
+            ("max_priority", Kind::Number),
+            ("max_delay", Kind::Duration),
+        ],
     },
     Section {
         name: "executor",

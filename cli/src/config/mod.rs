@@ -208,14 +208,23 @@ impl Settings {
             ("broker", "connect_timeout", Value::Duration(limit)) => broker.connect_timeout = limit,
             ("broker", "confirm_timeout", Value::Duration(limit)) => broker.confirm_timeout = limit,
             ("broker", "heartbeat", Value::Duration(interval)) => broker.heartbeat = interval,
-            (SUBMIT_RULES, key, Value::Words(words)) => {
+            (SUBMIT_RULES, key, value) => {
                 let rule = broker.submit_rules.get_or_insert_default().entry(name.to_owned()).or_default();
-                let list = match key {
-                    "kinds" => &mut rule.kinds,
-                    "queues" => &mut rule.queues,
-                    _ => &mut rule.tenants,
-                };
-                *list = Some(words);
+                match (key, value) {
+                    ("kinds", Value::Words(words)) => rule.kinds = Some(words),
+                    ("queues", Value::Words(words)) => rule.queues = Some(words),
+                    ("tenants", Value::Words(words)) => rule.tenants = Some(words),
+                    ("groups", Value::Words(words)) => rule.groups = Some(words),
+                    ("limit_keys", Value::Words(words)) => rule.limit_keys = Some(words),
+                    ("unique_keys", Value::Words(words)) => rule.unique_keys = Some(words),
+                    ("max_priority", Value::Number(highest)) => {
+                        let highest =
+                            i16::try_from(highest).map_err(|_| format!("{highest} is not 0 to {}", i16::MAX))?;
+                        rule.max_priority = Some(highest);
+                    }
+                    ("max_delay", Value::Duration(longest)) => rule.max_delay = Some(longest),
+                    _ => {}
+                }
             }
             ("queues", key, value) => self.queues.entry(name.to_owned()).or_default().set(key, value)?,
             ("handlers", key, value) => self.drafts.entry(name.to_owned()).or_default().set(key, value)?,

@@ -173,6 +173,8 @@ fn users_of_the_broker_are_bound_by_rules_that_make_sense() {
     assert_eq!(more.broker.submit_rules.unwrap()["App-1"].queues.as_deref(), Some(["billing".to_owned()].as_slice()));
     for (file, meant) in [
         ("[submit.rules.a]\nkinds = []", "allows nothing"),
+        ("[submit.rules.a]\ngroups = []", "leave it out to allow none"),
+        ("[submit.rules.a]\nmax_priority = 99999", "99999 is not 0 to 32767"),
         ("[submit.rules.a]\nkinds = [\"a*b\"]", "a * at their end"),
         ("[submit.rules.a]\nqueues = [\"\"]", "a * at their end"),
         ("[submit.rules.\"\"]\nqueues = [\"q\"]", "name the user"),

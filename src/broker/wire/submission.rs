@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid, Variant, Version};
@@ -11,9 +12,9 @@ use uuid::{Builder, Uuid, Variant, Version};
 use super::fields::{Fields, REPORT_TOKEN, as_text, bad, duration, quoted};
 use super::headers::is_reserved;
 use super::{Incoming, Refusal, body, digest, priority};
-use crate::config::SubmitRules;
+use crate::config::{Asked, SubmitRules};
 use crate::job::{
-    CORRELATION_ID, EVENT_QUEUE, JobId, JobOptions, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, SENT_BY,
+    CORRELATION_ID, Due, EVENT_QUEUE, JobId, JobOptions, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, SENT_BY,
     Submission, Unique,
 };
 
@@ -74,8 +75,9 @@ pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submissio
     Ok(submission)
 }
 
-/// Refuses jobs that their sender may not submit. The broker has verified the sender.
-pub(crate) fn allowed(submission: &Submission, rules: Option<&SubmitRules>) -> Result<(), Refusal> {
+/// Refuses jobs that their sender may not submit. The broker has verified the sender. `came` is the message that the submission was read
+/// from.
+pub(crate) fn allowed(came: &Incoming, submission: &Submission, rules: Option<&SubmitRules>) -> Result<(), Refusal> {
     let (Some(rules), message) = (rules, &submission.message) else { return Ok(()) };
     let refused = |text| Err(Refusal::new("not-allowed", text));
     let Some(user) = message.headers.get(SENT_BY) else {
@@ -84,9 +86,25 @@ pub(crate) fn allowed(submission: &Submission, rules: Option<&SubmitRules>) -> R
     let Some(rule) = rules.get(user) else {
         return refused(format!("the user {} may not submit: `[submit.rules]` does not list it", quoted(user)));
     };
-    let tenant = message.options.tenant.as_deref();
-    rule.check(&message.kind, &message.queue, tenant)
-        .or_else(|why| refused(format!("the user {} may not submit this: {why}", quoted(user))))
+    // The submission has only the key's hash.
+    let unique_key = Fields { properties: &came.properties }.filled("uniqueKey")?;
+    let delay = match message.due {
+        Due::Now => Duration::ZERO,
+        Due::In(delay) => delay,
+        // The database's clock decides when the job runs. This one need not be exact.
+        Due::At(moment) => moment.duration_since(Timestamp::now()).try_into().unwrap_or_default(),
+    };
+    let asked = Asked {
+        kind: &message.kind,
+        queue: &message.queue,
+        tenant: message.options.tenant.as_deref(),
+        group: message.options.group.as_deref(),
+        limit_key: message.options.limit_key.as_deref(),
+        unique_key: unique_key.as_deref(),
+        priority: message.priority,
+        delay,
+    };
+    rule.check(asked).or_else(|why| refused(format!("the user {} may not submit this: {why}", quoted(user))))
 }
 
 /// Returns the id of the job, and the producer's name for it if that is not a UUID.

@@ -86,7 +86,7 @@ impl<S: Store> Intake<'_, S> {
         let (mut parsed, mut aside) = (Vec::new(), Vec::new());
         for message in came {
             let read = wire::submission(&message, node.messages.shared.limits);
-            let allowed = read.and_then(|submission| wire::allowed(&submission, rules).map(|()| submission));
+            let allowed = read.and_then(|submission| wire::allowed(&message, &submission, rules).map(|()| submission));
             match allowed.and_then(|submission| encoded(node, submission)) {
                 Ok(submission) => parsed.push(self.deferred.parsed(message, submission)),
                 Err(why) => aside.push(Rejection::rejected(broker.names(), message, &why)),
