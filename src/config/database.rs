@@ -86,6 +86,13 @@ impl DatabaseConfig {
         if let Some(path) = url.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             return match path {
+                path if path.contains(char::is_control) => Err(Error::config(
+                    "the path of the embedded database contains a line break or another control character (text that is read from a file \
+                     often ends with a line break): remove it",
+                )),
+                path if path.trim() != path => {
+                    Err(Error::config("the path of the embedded database begins or ends with white space: remove it"))
+                }
                 "" | ":memory:" => Err(Error::config(
                     "the embedded database needs a file that other connections can open: use `sqlite:FILE`",
                 )),
@@ -166,6 +173,7 @@ mod tests {
     fn urls_name_their_store() {
         let backend = |url: &str| DatabaseConfig::url(url).backend().map(|b| matches!(b, Backend::Sqlite(_)));
         assert!(backend("sqlite:x.db").unwrap());
+        assert!(backend("sqlite:my files/\u{fc}.db").unwrap());
         assert!(!backend("postgresql://h/d").unwrap());
         assert!(backend("sqlite::memory:").unwrap_err().to_string().contains("file"));
         assert!(backend("mysql://h/d").unwrap_err().to_string().contains("mysql"));
@@ -174,6 +182,14 @@ mod tests {
             ("sqlite:file:x.db?mode=ro", "path"),
             ("sqlite:x.db?mode=ro", "no options"),
             ("sqlite://x.db?mode=memory&cache=shared", "no options"),
+            ("sqlite:x.db\n", "control character"),
+            ("sqlite:x.db\r\n", "control character"),
+            ("sqlite:a\tb.db", "control character"),
+            ("sqlite:a\u{7f}.db", "control character"),
+            ("sqlite:\n", "control character"),
+            ("sqlite:x.db ", "white space"),
+            ("sqlite: x.db", "white space"),
+            ("sqlite: ", "white space"),
         ] {
             assert!(backend(url).unwrap_err().to_string().contains(part), "{url}");
         }
