@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::identity::Identity;
 use super::lent::Desk;
 use super::liveness_files::LivenessFiles;
+use super::place::Place;
 use super::serial_connection::SerialConnection;
 use super::shared::Shared;
 use super::transaction::SqliteTransaction;
@@ -24,7 +25,8 @@ pub struct Sqlite(pub(super) Arc<Shared>);
 
 impl Sqlite {
     /// Opens the file that the URL `sqlite:FILE` names. Creates it if it does not exist and [`DatabaseConfig::access`] allows that; its
-    /// directory must exist. The tables are not created: see [`MessageServices::migrate`](crate::MessageServices::migrate).
+    /// directory must exist. All names of a file lead to the same database; a file with several hard links, or one that is mounted on its
+    /// own, is refused, because its names don't share the files beside it. The tables are not created: see [`MessageServices::migrate`](crate::MessageServices::migrate).
     ///
     /// # Errors
     /// [`Config`](ErrorKind::Config) if the URL names no SQLite file, or one that can't be used; [`ReadOnly`](ErrorKind::ReadOnly) if the
@@ -42,33 +44,43 @@ impl Sqlite {
             .await
     }
 
-    /// Opens the file, which must be `same` if that is given.
+    /// Opens the file at a path, or the file that is open already at the place `same`.
     pub(super) async fn open_path(
         path: PathBuf,
-        same: Option<Identity>,
+        same: Option<(Place, Identity)>,
         access: Access,
         call_timeout: Duration,
         connect_timeout: Duration,
         history: HistoryConfig,
     ) -> Result<Self> {
         let label = format!("sqlite:{}", path.display());
-        let (file, name) = (path.clone(), label.clone());
-        let (identity, [writer, checks, queries]) = open::opening(&label, connect_timeout, move |deadline| {
-            if let Some(same) = same {
-                same.still_at(&file)?;
-            }
-            let writer = open::open_writer(&file, &name, access, deadline)?;
-            let checks = open::open_reader(&file, &name, call_timeout, deadline)?;
-            let queries = open::open_reader(&file, &name, call_timeout, deadline)?;
+        let name = label.clone();
+        let (place, identity, [writer, checks, queries]) = open::opening(&label, connect_timeout, move |deadline| {
+            let (place, same) = match same {
+                Some((place, same)) => {
+                    same.still_at(&place)?;
+                    (place, Some(same))
+                }
+                None => {
+                    let place = Place::find(&path)?;
+                    // Before SQLite opens the file and creates a log beside one of its names.
+                    place.refuse_unshareable()?;
+                    (place, None)
+                }
+            };
+            let file = place.path();
+            let writer = open::open_writer(file, &name, access, deadline)?;
+            let checks = open::open_reader(file, &name, call_timeout, deadline)?;
+            let queries = open::open_reader(file, &name, call_timeout, deadline)?;
             // Checked last: either all three connections have the file that has the name now, or the replacement is detected.
-            let identity = same.map_or_else(|| opened(&file), Ok)?;
-            identity.still_at(&file)?;
-            Ok((identity, [writer, checks, queries].map(SerialConnection::new)))
+            let identity = same.map_or_else(|| opened(file), Ok)?;
+            identity.still_at(&place)?;
+            Ok((place, identity, [writer, checks, queries].map(SerialConnection::new)))
         })
         .await?;
-        let liveness_files = Arc::new(LivenessFiles::new(&path));
+        let liveness_files = Arc::new(LivenessFiles::new(place.path()));
         let shared = Shared {
-            path,
+            place,
             identity,
             label,
             call_timeout,
@@ -87,9 +99,9 @@ impl Sqlite {
         SqliteTransaction::lent(&self.0)
     }
 
-    /// Returns the file's absolute path.
+    /// Returns the path of the file itself: absolute, and without links.
     pub fn path(&self) -> &Path {
-        &self.0.path
+        self.0.place.path()
     }
 
     /// Returns the schema changes of this build as SQL, for a file without the tables. A program migrates its file when it opens it.

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::place::Place;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file, identified by its device and inode. On platforms without these, all files count as the same.
@@ -27,21 +28,25 @@ impl Identity {
         }
     }
 
-    /// Fails if the name now leads to another file, or to none.
-    pub(super) fn still_at(self, path: &Path) -> Result<()> {
-        let what = match Self::of(path)? {
-            Some(now) if now == self => return Ok(()),
-            Some(_) => "another file has its name now",
-            None => "there is no file of that name any more",
-        };
-        Err(Error::new(
-            ErrorKind::Replaced,
-            format!(
-                "the file was moved or replaced: sqlite:{} was opened here, and {what}. Nothing that is written to the old one would be \
-                 found again: put it back if it still exists, and start anew. Stop whatever uses a database before you move or replace it",
-                path.display()
-            ),
-        ))
+    /// Fails if the name of the place, or the path that it led to, now leads to another file, or to none.
+    pub(super) fn still_at(self, place: &Place) -> Result<()> {
+        for path in place.names() {
+            let what = match Self::of(path)? {
+                Some(now) if now == self => continue,
+                Some(_) => "another file has its name now",
+                None => "there is no file of that name any more",
+            };
+            return Err(Error::new(
+                ErrorKind::Replaced,
+                format!(
+                    "the file was moved or replaced: sqlite:{} was opened here, and {what}. Nothing that is written to the old one would \
+                     be found again: put it back if it still exists, and start anew. Stop whatever uses a database before you move or \
+                     replace it",
+                    path.display()
+                ),
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -30,6 +30,7 @@ mod migrate;
 mod new_row;
 mod nodes;
 mod open;
+mod place;
 mod progress;
 mod queue_capacity;
 mod receive;

@@ -79,9 +79,9 @@ impl Shared {
     /// Reads the database, and writes only to the node's file, so that another holder of the write lock can't stop heartbeats. Also checks
     /// that the file is still the one that was opened, because SQLite does not.
     pub(super) async fn heartbeat(&self, node: NodeId) -> Result<bool> {
-        let (liveness_files, identity, path) = (self.liveness_files.clone(), self.identity, self.path.clone());
+        let (liveness_files, identity, place) = (self.liveness_files.clone(), self.identity, self.place.clone());
         self.check("renew the lease of a node", move |connection, _| {
-            identity.still_at(&path)?;
+            identity.still_at(&place)?;
             Ok(is_alive(connection, node)? && liveness_files.heartbeat(node.0)?)
         })
         .await

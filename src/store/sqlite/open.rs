@@ -1,6 +1,7 @@
 //! Opens connections to the file, and explains why that failed.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
@@ -22,14 +23,18 @@ const SETTINGS: &str = "pragma synchronous = full; pragma foreign_keys = off; pr
 /// waits grow to 100 ms, and a heartbeat would lose every race against a busy process.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
+/// Held while a file is created. The system drops all locks of a process on a file when the process closes any descriptor of it. So SQLite must
+/// not open the file before the descriptor that created it is closed, or it would lose its locks without knowing.
+static CREATING: Mutex<()> = Mutex::new(());
+
 impl Shared {
     /// Opens one more connection for reading.
     pub(super) async fn open_connection(&self) -> Result<SerialConnection> {
-        let (path, label, wait, identity) = (self.path.clone(), self.label.clone(), self.call_timeout, self.identity);
+        let (place, label, wait, identity) = (self.place.clone(), self.label.clone(), self.call_timeout, self.identity);
         opening(&self.label, self.connect_timeout, move |deadline| {
-            let connection = open_reader(&path, &label, wait, deadline).map(SerialConnection::new);
+            let connection = open_reader(place.path(), &label, wait, deadline).map(SerialConnection::new);
             // If opening failed, a replaced file is the better reason.
-            identity.still_at(&path)?;
+            identity.still_at(&place)?;
             connection
         })
         .await
@@ -58,7 +63,7 @@ pub(super) async fn opening<T: Send + 'static>(
 
 /// Opens the connection that writes. Creates the file if it does not exist and `access` allows that.
 pub(super) fn open_writer(path: &Path, label: &str, access: Access, deadline: Instant) -> Result<Connection> {
-    check_path(path)?;
+    refuse_directory(path)?;
     let create = access == Access::Create;
     if !create && !path.exists() {
         return Err(Error::config(format!(
@@ -66,9 +71,11 @@ pub(super) fn open_writer(path: &Path, label: &str, access: Access, deadline: In
             path.display()
         )));
     }
+    let creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
     if create {
         keep_private(path);
     }
+    drop(creating);
     let connection = open(path, label, create, LOCK_WAIT, deadline)?;
     if connection.is_readonly("main").unwrap_or(false) {
         return Err(Error::new(
@@ -128,18 +135,12 @@ fn is_ours(connection: &Connection, path: &Path, label: &str, deadline: Instant)
     )))
 }
 
-/// Detects mistakes that SQLite would only call "unable to open database file".
-fn check_path(path: &Path) -> Result<()> {
-    let shown = path.display();
+/// Detects a mistake that SQLite would only call "unable to open database file".
+fn refuse_directory(path: &Path) -> Result<()> {
     if path.is_dir() {
-        return Err(Error::config(format!("the database {shown} is a directory: name a file")));
+        return Err(Error::config(format!("the database {} is a directory: name a file", path.display())));
     }
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => Err(Error::config(format!(
-            "the directory of the database {shown} does not exist: create it, or name another file"
-        ))),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Switches to the write-ahead log, without which readers can't work beside the writer. The mode is stored in the file. While several

@@ -140,11 +140,11 @@ impl Leases for Sqlite {
     }
 
     async fn detached(&self) -> Result<Arc<dyn Leases>> {
-        let Shared { path, identity, call_timeout, connect_timeout, history, .. } = &*self.0;
-        let same = Some(*identity);
+        let Shared { place, identity, call_timeout, connect_timeout, history, .. } = &*self.0;
+        let same = Some((place.clone(), *identity));
+        let path = place.path().to_owned();
         Ok(Arc::new(
-            Sqlite::open_path(path.clone(), same, Access::Existing, *call_timeout, *connect_timeout, history.clone())
-                .await?,
+            Sqlite::open_path(path, same, Access::Existing, *call_timeout, *connect_timeout, history.clone()).await?,
         ))
     }
 

@@ -1,18 +1,19 @@
 //! The state that all handles of one file share. The modules above it add what they do with it.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::identity::Identity;
 use super::liveness_files::LivenessFiles;
+use super::place::Place;
 use super::serial_connection::SerialConnection;
 use crate::config::HistoryConfig;
 
 /// The state that all handles share.
 pub(super) struct Shared {
-    pub(super) path: PathBuf,
+    /// Where the file is. All that is derived from its name is derived from this.
+    pub(super) place: Place,
     /// The open file, whatever its name leads to by now.
     pub(super) identity: Identity,
     /// `sqlite:` and the path, for messages.
