@@ -4,7 +4,7 @@
 //! process may also hang, so each heartbeat writes a new number into the file. Liveness thus depends neither on the database's only write
 //! lock, which any long transaction may hold, nor on a clock, which anyone may set.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind as IoKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,23 +24,30 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct LivenessFiles {
     database: PathBuf,
     held: Mutex<HashMap<i64, File>>,
+    /// The nodes whose files were seen, and those whose missing file was reported.
+    known: Mutex<(HashSet<i64>, HashSet<i64>)>,
 }
 
 /// The state of a node according to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Liveness {
-    pub(super) heartbeats: i64,
-    /// No process holds the file's lock: the node's process has ended.
-    pub(super) ended: bool,
+pub(super) enum Liveness {
+    /// The file is there. If no process holds its lock, the node's process has ended.
+    Found { heartbeats: i64, ended: bool },
+    /// The file was there earlier. Its node finds out with its next heartbeat, if it lives.
+    Removed,
+    /// No such file was ever seen here. The node may live and have its file elsewhere.
+    NeverSeen,
+    /// The file can't be read, for a reason that says nothing of its node.
+    Unreadable,
 }
 
 impl LivenessFiles {
     pub(super) fn new(database: &Path) -> Self {
-        Self { database: database.to_owned(), held: Mutex::default() }
+        Self { database: database.to_owned(), held: Mutex::default(), known: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<i64, File>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     fn path(&self, node: i64) -> PathBuf {
@@ -68,6 +75,7 @@ impl LivenessFiles {
             }
         }
         self.held().insert(node, file);
+        lock(&self.known).0.insert(node);
         Ok(true)
     }
 
@@ -84,16 +92,44 @@ impl LivenessFiles {
         Ok(true)
     }
 
-    /// Reads a node's file. A missing or unreadable file proves nothing: its node may be silent, but has not ended.
+    /// Reads a node's file.
     pub(super) fn look(&self, node: i64) -> Liveness {
-        let mut text = String::new();
-        let Ok(mut file) = File::open(self.path(node)) else {
-            return Liveness { heartbeats: -1, ended: false };
+        let mut file = match File::open(self.path(node)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == IoKind::NotFound => {
+                return if lock(&self.known).0.contains(&node) { Liveness::Removed } else { Liveness::NeverSeen };
+            }
+            // Too many open files, for instance.
+            Err(_) => return Liveness::Unreadable,
         };
+        lock(&self.known).0.insert(node);
         // This lock is released when the file is closed, below.
         let ended = file.try_lock_shared().is_ok();
-        let heartbeats = if file.read_to_string(&mut text).is_ok() { number(&text) } else { -1 };
-        Liveness { heartbeats, ended }
+        let mut text = String::new();
+        match file.read_to_string(&mut text) {
+            Ok(_) => Liveness::Found { heartbeats: number(&text), ended },
+            Err(_) => Liveness::Unreadable,
+        }
+    }
+
+    /// Whether the database file is younger than `moment`, in microseconds since 1970: then it is a copy, and a node that was registered at
+    /// that moment was registered in the original.
+    pub(super) fn copied_after(&self, moment: i64) -> bool {
+        let born = fs::metadata(&self.database).and_then(|file| file.created()).ok();
+        let born = born.and_then(|born| born.duration_since(SystemTime::UNIX_EPOCH).ok());
+        born.is_some_and(|born| born.as_micros() > u128::from(moment.max(0).unsigned_abs()))
+    }
+
+    /// Forgets what is known of other nodes than these.
+    pub(super) fn retain_known(&self, is_registered: impl Fn(i64) -> bool) {
+        let known = &mut *lock(&self.known);
+        known.0.retain(|node| is_registered(*node));
+        known.1.retain(|node| is_registered(*node));
+    }
+
+    /// Returns the path of the node's file when it is called for the first time for that node.
+    pub(super) fn first_report(&self, node: i64) -> Option<PathBuf> {
+        lock(&self.known).1.insert(node).then(|| self.path(node))
     }
 
     /// Returns the time of the last heartbeat, for display.
@@ -104,6 +140,9 @@ impl LivenessFiles {
     /// Removes the file of a node that is no longer registered.
     pub(super) fn remove(&self, node: i64) {
         self.held().remove(&node);
+        let known = &mut *lock(&self.known);
+        known.0.remove(&node);
+        known.1.remove(&node);
         if let Err(error) = fs::remove_file(self.path(node))
             && error.kind() != IoKind::NotFound
         {
@@ -122,11 +161,15 @@ impl LivenessFiles {
         let files = fs::read_dir(dir).into_iter().flatten().flatten();
         let ids = files.filter_map(|file| file.file_name().to_str()?.strip_prefix(&prefix)?.parse::<i64>().ok());
         for node in ids.filter(|node| !registered.contains(node)) {
-            if self.look(node).ended {
+            if matches!(self.look(node), Liveness::Found { ended: true, .. }) {
                 self.remove(node);
             }
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn write(file: &mut File, heartbeats: i64) -> std::io::Result<()> {
@@ -163,14 +206,19 @@ mod tests {
         let theirs = LivenessFiles::new(&ours.database);
         assert!(ours.create(7).unwrap());
         assert!(!theirs.create(7).unwrap(), "the id is taken");
-        assert_eq!(theirs.look(7), Liveness { heartbeats: 0, ended: false });
+        assert_eq!(theirs.look(7), Liveness::Found { heartbeats: 0, ended: false });
         assert!(theirs.heartbeat(7).unwrap());
-        assert_eq!(ours.look(7), Liveness { heartbeats: 1, ended: false });
+        assert_eq!(ours.look(7), Liveness::Found { heartbeats: 1, ended: false });
         drop(ours);
-        assert_eq!(theirs.look(7), Liveness { heartbeats: 1, ended: true });
-        theirs.remove(7);
+        assert_eq!(theirs.look(7), Liveness::Found { heartbeats: 1, ended: true });
+        fs::remove_file(theirs.path(7)).unwrap();
         assert!(!theirs.heartbeat(7).unwrap());
-        assert_eq!(theirs.look(7), Liveness { heartbeats: -1, ended: false }, "nothing is known of it");
+        assert_eq!(theirs.look(7), Liveness::Removed, "it was there");
+        theirs.remove(7);
+        assert_eq!(theirs.look(7), Liveness::NeverSeen, "nothing is known of it");
+        // As when too many files are open.
+        fs::create_dir(theirs.path(7)).unwrap();
+        assert_eq!(theirs.look(7), Liveness::Unreadable);
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -181,11 +229,12 @@ mod tests {
         for node in [1, 2, 3] {
             assert!(ours.create(node).unwrap());
         }
+        fs::create_dir(ours.path(4)).unwrap();
         ours.held().remove(&1);
         ours.held().remove(&2);
         theirs.clean(&[2]);
-        let left = [1, 2, 3].map(|node| theirs.path(node).exists());
-        assert_eq!(left, [false, true, true], "one that is registered or held stays");
+        let left = [1, 2, 3, 4].map(|node| theirs.path(node).exists());
+        assert_eq!(left, [false, true, true, true], "one that is registered, held or can't be read stays");
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -57,8 +57,7 @@ impl Shared {
         let info = info.clone();
         let liveness_files = self.liveness_files.clone();
         self.write("register a node", move |connection, now| {
-            let registered: Vec<i64> =
-                node_heartbeats(connection, &liveness_files)?.iter().map(|seen| seen.node.0).collect();
+            let registered: Vec<i64> = registered(connection)?.iter().map(|node| node.id).collect();
             liveness_files.clean(&registered);
             loop {
                 let node = draw_node();
@@ -89,14 +88,26 @@ impl Shared {
 
     /// Uses one transaction: a claim commits before it, or finds the node gone.
     pub(super) async fn retire_node(&self, node: NodeId) -> Result<u64> {
-        let liveness_files = self.liveness_files.clone();
-        self.write("retire a node", move |connection, now| {
+        let retire = self.write("retire a node", move |connection, now| {
             connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
             let released = release_unknown(connection, node, &fence_lists(&[]), None)?;
-            forget(connection, &liveness_files)?;
-            Ok(released)
-        })
-        .await
+            Ok((released, forget(connection)?))
+        });
+        let (released, forgotten) = retire.await?;
+        self.remove_files(forgotten.nodes).await;
+        Ok(released)
+    }
+
+    /// Removes the files of forgotten nodes. This comes after the commit: if a node without a file stayed registered, nothing would show that it is dead.
+    async fn remove_files(&self, nodes: Vec<i64>) {
+        if nodes.is_empty() {
+            return;
+        }
+        let liveness_files = self.liveness_files.clone();
+        let removing =
+            tokio::task::spawn_blocking(move || nodes.into_iter().for_each(|node| liveness_files.remove(node)));
+        // What is left behind, the next registration removes.
+        let _ = removing.await;
     }
 
     pub(super) async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
@@ -124,12 +135,14 @@ impl Shared {
         let (liveness_files, silent) = (self.liveness_files.clone(), silent.to_vec());
         self.write("declare nodes dead", move |connection, now| {
             let mut declared = Vec::new();
-            for seen in silent {
-                let liveness = liveness_files.look(seen.node.0);
-                if liveness.ended || liveness.heartbeats == seen.heartbeats {
-                    let params = named_params! { ":node": seen.node.0, ":now": now };
+            for current in node_heartbeats(connection, &liveness_files)? {
+                let is_silent =
+                    |seen: &NodeHeartbeat| seen.node == current.node && seen.heartbeats == current.heartbeats;
+                let was_asked = |seen: &NodeHeartbeat| seen.node == current.node;
+                if silent.iter().any(is_silent) || current.ended && silent.iter().any(was_asked) {
+                    let params = named_params! { ":node": current.node.0, ":now": now };
                     if connection.prepare_cached(DECLARE_DEAD)?.execute(params)? == 1 {
-                        declared.push(seen.node);
+                        declared.push(current.node);
                     }
                 }
             }
@@ -181,8 +194,8 @@ impl Shared {
         if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
             return Ok(Released::default());
         }
-        let (keep, liveness_files) = (self.history.keep, self.liveness_files.clone());
-        self.write(tried, move |connection, now| {
+        let keep = self.history.keep;
+        let release = self.write(tried, move |connection, now| {
             let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
@@ -209,10 +222,13 @@ impl Shared {
                     released.dead += 1;
                 }
             }
-            released.ended = forget(connection, &liveness_files)?;
-            Ok(released)
-        })
-        .await
+            let forgotten = forget(connection)?;
+            released.ended = forgotten.ended;
+            Ok((released, forgotten.nodes))
+        });
+        let (released, forgotten) = release.await?;
+        self.remove_files(forgotten).await;
+        Ok(released)
     }
 
     pub(super) async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
@@ -239,17 +255,19 @@ pub(super) fn handler_ended(connection: &Connection, node: Option<NodeId>, fence
     Ok(connection.prepare_cached(HANDLER_ENDED)?.execute(params)? > 0)
 }
 
-/// Forgets dead nodes that own nothing any more, and removes their files. Also releases what their handlers of cancelled jobs held, and
-/// returns the number of those handlers.
-fn forget(connection: &Connection, liveness_files: &LivenessFiles) -> rusqlite::Result<u64> {
+/// The dead nodes that were forgotten.
+struct Forgotten {
+    nodes: Vec<i64>,
+    /// The number of their handlers of cancelled jobs.
+    ended: u64,
+}
+
+/// Forgets dead nodes that own nothing any more, and releases what their handlers of cancelled jobs held.
+fn forget(connection: &Connection) -> rusqlite::Result<Forgotten> {
     let ended = connection.prepare_cached(LOST_TERMINATING)?.execute([])? as u64;
     let mut statement = connection.prepare_cached(FORGET_NODES)?;
-    let forgotten = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
-    // If the transaction is not committed, no one misses the files: these nodes are dead.
-    for node in forgotten {
-        liveness_files.remove(node);
-    }
-    Ok(ended)
+    let nodes = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    Ok(Forgotten { nodes, ended })
 }
 
 /// Releases what a node owns, except the claims in `known` (see [`fence_lists`]) and those of claim calls that began after `before`.
@@ -265,15 +283,63 @@ fn release_unknown(
     Ok(connection.prepare_cached(&RELEASE_UNKNOWN)?.execute(params)? as u64)
 }
 
-fn node_heartbeats(connection: &Connection, liveness_files: &LivenessFiles) -> rusqlite::Result<Vec<NodeHeartbeat>> {
+/// A row of the table of nodes.
+struct Registered {
+    id: i64,
+    lease: Duration,
+    started_at: i64,
+    dead: bool,
+}
+
+fn registered(connection: &Connection) -> rusqlite::Result<Vec<Registered>> {
     let mut statement = connection.prepare_cached(NODE_HEARTBEATS)?;
     let nodes = statement.query_map([], |row| {
-        let (node, lease, dead): (i64, i64, bool) = (row.get("id")?, row.get("lease")?, row.get("dead")?);
-        let Liveness { heartbeats, ended } = liveness_files.look(node);
-        let lease = Duration::from_micros(lease.max(0).unsigned_abs());
-        Ok(NodeHeartbeat { node: NodeId(node), heartbeats, lease, ended, dead })
+        Ok(Registered {
+            id: row.get("id")?,
+            lease: Duration::from_micros(row.get::<_, i64>("lease")?.max(0).unsigned_abs()),
+            started_at: row.get("started_at")?,
+            dead: row.get("dead")?,
+        })
     })?;
     nodes.collect()
+}
+
+/// Returns the heartbeats of the nodes that can be judged by them. A node whose file can't be read, or was never seen here, is left out: no
+/// node is declared dead for the lack of a sign that it could not give, or that this process could not see.
+fn node_heartbeats(connection: &Connection, liveness_files: &LivenessFiles) -> rusqlite::Result<Vec<NodeHeartbeat>> {
+    let all = registered(connection)?;
+    liveness_files.retain_known(|id| all.iter().any(|node| node.id == id));
+    Ok(all.iter().filter_map(|node| node.heartbeat(liveness_files)).collect())
+}
+
+impl Registered {
+    fn heartbeat(&self, liveness_files: &LivenessFiles) -> Option<NodeHeartbeat> {
+        const NONE: (i64, bool) = (-1, false);
+        let (heartbeats, ended) = match liveness_files.look(self.id) {
+            Liveness::Found { heartbeats, ended } => (heartbeats, ended),
+            Liveness::Removed => NONE,
+            _ if self.dead => NONE,
+            // Nobody can be alive in a copy for having been alive in its original.
+            Liveness::NeverSeen if liveness_files.copied_after(self.started_at) => NONE,
+            Liveness::NeverSeen | Liveness::Unreadable => {
+                self.report_hidden(liveness_files);
+                return None;
+            }
+        };
+        let (node, lease, dead) = (NodeId(self.id), self.lease, self.dead);
+        Some(NodeHeartbeat { node, heartbeats, lease, ended, dead })
+    }
+
+    fn report_hidden(&self, liveness_files: &LivenessFiles) {
+        let Some(file) = liveness_files.first_report(self.id) else { return };
+        tracing::warn!(
+            node = self.id,
+            file = %file.display(),
+            "a node is registered whose file was never seen here or can't be read, so nothing shows whether it lives, and it keeps its jobs: \
+             if its process runs (`jobwright nodes list`), stop it and let it open the database by the same path and as the same user \
+             as this one; if not, run `jobwright nodes evict NODE`"
+        );
+    }
 }
 
 /// A job whose owner is gone.

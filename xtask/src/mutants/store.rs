@@ -60,6 +60,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(stores) & test(/^conformance::postgres::claims_in_flight::a_limit_waits/)",
     ),
     of(
+        "a-link-is-a-database-of-its-own",
+        "src/store/sqlite/place.rs",
+        "            Ok(path) => Ok(Self { given: given.to_owned(), path }),",
+        "            Ok(path) => Ok(Self { given: given.to_owned(), path: if $on { given.to_owned() } else { path } }),",
+        "kind(lib) & test(/names::every_name_of_a_file/)",
+    ),
+    of(
+        "names-of-a-file-are-not-counted",
+        "src/store/sqlite/place.rs",
+        "        if links > 1 {",
+        "        if links > 1 && !$on {",
+        "kind(lib) & test(/names::a_file_with_several_names/)",
+    ),
+    of(
+        "a-node-dies-for-a-sign-that-was-never-seen",
+        "src/store/sqlite/nodes.rs",
+        "Liveness::NeverSeen if liveness_files",
+        "Liveness::NeverSeen if $on || liveness_files",
+        "kind(lib) & test(/names::a_node_whose_file_was_never_seen/)",
+    ),
+    of(
         "embedded-claims-by-a-dead-node",
         "src/store/sqlite/nodes.rs",
         "if is_alive(connection, node)? {\n        return Ok(());",

@@ -49,6 +49,8 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
         if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
             findings.push(with_slow_notice(settings, connections::check(&messages, &settings.database)).await);
             findings.extend(with_slow_notice(settings, postgres::rights(&messages, &settings.database.schema)).await);
+        } else {
+            findings.push(with_slow_notice(settings, sqlite::nodes(&messages)).await);
         }
         findings.push(with_slow_notice(settings, nodes(&messages)).await);
         findings.extend(engine::check(settings, &messages).await);

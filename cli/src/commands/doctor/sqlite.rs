@@ -1,6 +1,8 @@
 //! Checks that only an embedded database needs.
 
-use jobwright::AnyTransaction;
+use std::time::Duration;
+
+use jobwright::{AnyStore, AnyTransaction};
 
 use super::Finding;
 use super::database::Messages;
@@ -32,4 +34,43 @@ async fn version(messages: &Messages) -> jobwright::Result<String> {
     };
     context.rollback().await?;
     Ok(version)
+}
+
+/// How long a node may take to end whose file is removed already.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Finds nodes that have no file beside the database, by which the others would see that they live.
+pub(super) async fn nodes(messages: &Messages) -> Finding {
+    const CHECK: &str = "signs of life";
+    let missing = async || {
+        let AnyStore::Sqlite(store) = messages.store() else { return Ok(Vec::new()) };
+        let file = |node| format!("{}-node-{node}", store.path().display());
+        let nodes = messages.admin().nodes().await?;
+        let missing = nodes.into_iter().filter(|node| !node.dead && !std::path::Path::new(&file(node.id)).exists());
+        Ok(missing
+            .map(|node| (node.id, format!("{} ({}, process {} on {})", node.id, node.name, node.pid, node.host)))
+            .collect())
+    };
+    let twice = async || -> jobwright::Result<Vec<(jobwright::NodeId, String)>> {
+        let first: Vec<_> = missing().await?;
+        if first.is_empty() {
+            return Ok(first);
+        }
+        tokio::time::sleep(PAUSE).await;
+        let second = missing().await?;
+        Ok(first.into_iter().filter(|node| second.contains(node)).collect())
+    };
+    match twice().await {
+        Ok(nodes) if nodes.is_empty() => Finding::ok(CHECK, "every node has its file beside the database"),
+        Ok(nodes) => {
+            let nodes: Vec<String> = nodes.into_iter().map(|(_, node)| node).collect();
+            Finding::warn(
+                CHECK,
+                format!("no file shows whether these nodes live, so they keep their jobs: {}", nodes.join(", ")),
+                "if such a process runs, stop it and start it with the same path of the database as the others; if not, \
+                 `jobwright nodes evict NODE` releases its jobs",
+            )
+        }
+        Err(error) => Finding::error(CHECK, error, "the error says what to do"),
+    }
 }

@@ -2,6 +2,8 @@
 
 mod file;
 mod life;
+#[cfg(unix)]
+mod names;
 mod writer;
 
 use std::path::PathBuf;
