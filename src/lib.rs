@@ -87,6 +87,8 @@ pub mod executor;
 pub mod job;
 pub mod message;
 mod panic;
+#[doc(hidden)]
+pub mod small_file;
 pub mod store;
 pub mod testing;
 mod tls;

@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::error::{Error, Result};
+use crate::small_file;
 
 /// Returns the crypto provider. It is given explicitly everywhere, so that two providers in a dependency tree do no harm.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -18,10 +19,14 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// Returns the certificates that this machine trusts; may be empty.
-pub(crate) fn native_roots() -> RootCertStore {
+pub(crate) fn native_roots() -> Result<RootCertStore> {
+    // The loader reads whatever this variable names.
+    if let Some(file) = std::env::var_os("SSL_CERT_FILE") {
+        small_file::require(file.as_ref()).map_err(|e| unusable("`SSL_CERT_FILE`", file.as_ref(), &e))?;
+    }
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    store
+    Ok(store)
 }
 
 /// Reads the certificates of a PEM file. `option` is the option that named the file.
@@ -40,15 +45,19 @@ pub(crate) fn identified(
     (key_option, key): (&str, &Path),
 ) -> Result<ClientConfig> {
     let chain = certificates(cert_option, certificate)?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| unusable(key_option, key, &e))?;
+    let secret = PrivateKeyDer::from_pem_slice(&read(key_option, key)?).map_err(|e| unusable(key_option, key, &e))?;
     config.with_client_auth_cert(chain, secret).map_err(|e| unusable(key_option, key, &e))
 }
 
 fn certificates(option: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let found = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let found = CertificateDer::pem_slice_iter(&read(option, file)?)
+        .collect::<Result<Vec<_>, _>>()
         .map_err(|e| unusable(option, file, &e))?;
     if found.is_empty() { Err(unusable(option, file, &"it holds no certificate in PEM form")) } else { Ok(found) }
+}
+
+fn read(option: &str, file: &Path) -> Result<Vec<u8>> {
+    small_file::read(file).map(|(bytes, _)| bytes).map_err(|e| unusable(option, file, &e))
 }
 
 fn unusable(option: &str, file: &Path, why: &dyn std::fmt::Display) -> Error {

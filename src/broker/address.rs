@@ -212,7 +212,7 @@ impl<'a> Options<'a> {
         let verifier: Arc<dyn ServerCertVerifier> = if self.verified {
             let roots = match self.authorities {
                 Some(file) => tls::roots_of("`cacertfile`", file)?,
-                None => tls::native_roots(),
+                None => tls::native_roots()?,
             };
             if roots.is_empty() {
                 return Err(Error::config(

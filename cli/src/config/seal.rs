@@ -1,12 +1,10 @@
 //! `[seal]` and `[seal_keys.ID]`: payloads encrypted at rest.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use jobwright::Secret;
 use jobwright::codec::{Seal, SealKey};
+use jobwright::{Secret, small_file};
 
 use super::keys::Value;
 
@@ -117,12 +115,7 @@ impl KeyDraft {
     }
 }
 
-/// Reads at most as much of a key file as a key can need: the path may name anything. Opening a pipe would wait for its writer.
 fn read(path: &Path) -> std::io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is no ordinary file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(4096).read_to_string(&mut text)?;
-    Ok(text)
+    let (bytes, _) = small_file::read(path)?;
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not valid UTF-8"))
 }

@@ -1,12 +1,13 @@
 //! A URL as a handler.
 
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::job::REPLY_TO;
-use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, Secret};
+use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, Secret, small_file};
 use ureq::http::{HeaderValue, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
@@ -179,6 +180,12 @@ fn retry_after(text: &str) -> Option<Duration> {
 
 /// rustls with ring, and the system's root certificates.
 fn tls() -> Result<TlsConfig, String> {
+    // The loader reads whatever this variable names.
+    if let Some(file) = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from) {
+        small_file::require(&file).map_err(|error| {
+            format!("has an `https` URL, and the file {} of `SSL_CERT_FILE` can't be used: {error}", file.display())
+        })?;
+    }
     let roots: Vec<_> = rustls_native_certs::load_native_certs()
         .certs
         .iter()

@@ -61,7 +61,7 @@ pub(super) fn connector(options: &TlsOptions) -> Result<MakeRustlsConnect> {
     } else {
         let roots = match &options.roots {
             Some(Roots::File(file)) => tls::roots_of("`sslrootcert`", file)?,
-            Some(Roots::System) | None => tls::native_roots(),
+            Some(Roots::System) | None => tls::native_roots()?,
         };
         if roots.is_empty() {
             return Err(Error::config(
