@@ -10,6 +10,7 @@ mod seal;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use self::keys::{SUBMIT_RULES, Value};
 pub(crate) use self::queue::Queue;
 pub(crate) use self::sources::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 use self::sources::{apply_environment, apply_file, apply_text, shout};
+pub(crate) use self::trust::other_writers;
 use crate::failure::Failure;
 
 /// Read if it exists and no other file is named.
@@ -63,19 +65,27 @@ impl Settings {
         amqp_url: Option<String>,
     ) -> Result<Self, Failure> {
         let default = Path::new(DEFAULT_FILE);
-        let file = file.or_else(|| default.exists().then_some(default));
+        let file = match file {
+            Some(file) => Some((file, true)),
+            None => match std::fs::symlink_metadata(default) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                // Also one that can't be read, and a link that leads nowhere: it may name another database than the default.
+                _ => Some((default, false)),
+            },
+        };
         Self::from_sources(file, std::env::vars_os(), database_url, amqp_url)
     }
 
+    /// Reads these sources. The file comes with whether the user named it.
     fn from_sources(
-        file: Option<&Path>,
+        file: Option<(&Path, bool)>,
         environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
         database_url: Option<String>,
         amqp_url: Option<String>,
     ) -> Result<Self, Failure> {
         let mut settings = Self::default();
-        if let Some(file) = file {
-            apply_file(&mut settings, file)?;
+        if let Some((file, is_named)) = file {
+            apply_file(&mut settings, file, is_named)?;
             settings.file = Some((file.to_owned(), settings.holds_secret()));
         }
         settings.and(environment, database_url, amqp_url)

@@ -1,9 +1,12 @@
 //! The sources of settings: a file and the environment.
 
+use std::fmt::Display;
 use std::path::Path;
 
-use super::Settings;
+use jobwright::small_file;
+
 use super::keys::{SECTIONS, SUBMIT_RULES, Section, nearest, section};
+use super::{Settings, trust};
 use crate::failure::Failure;
 
 const PREFIX: &str = "JOBWRIGHT_";
@@ -58,11 +61,15 @@ fn is_of_kubernetes(rest: &str) -> bool {
     tail(rest) || rest.match_indices('_').any(|(at, _)| tail(&rest[at + 1..]))
 }
 
-/// Reads the file.
-pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Failure> {
+/// Reads the file. If nobody named it, it must be trustworthy.
+pub(super) fn apply_file(settings: &mut Settings, path: &Path, is_named: bool) -> Result<(), Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("the configuration file {shown} can't be read: {error}")))?;
+    let refused = |why: &dyn Display| Failure::Usage(format!("the configuration file {shown} can't be read: {why}"));
+    let (bytes, metadata) = small_file::read(path).map_err(|error| refused(&error))?;
+    if !is_named {
+        trust::require(path, &metadata)?;
+    }
+    let text = String::from_utf8(bytes).map_err(|_| refused(&"it is not valid UTF-8"))?;
     apply_text(settings, &text, &shown.to_string())
 }
 

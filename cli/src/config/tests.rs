@@ -12,7 +12,8 @@ fn load(file: &str, environment: &[(&str, &str)], url: Option<&str>) -> Result<S
     let mut written = tempfile::Builder::new().prefix("jobwright").suffix(".toml").tempfile().unwrap();
     written.write_all(file.as_bytes()).unwrap();
     let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
-    Settings::from_sources(Some(written.path()), environment, url.map(str::to_owned), None).map_err(|e| e.to_string())
+    Settings::from_sources(Some((written.path(), true)), environment, url.map(str::to_owned), None)
+        .map_err(|e| e.to_string())
 }
 
 fn refused(file: &str, environment: &[(&str, &str)]) -> String {

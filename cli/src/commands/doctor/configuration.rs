@@ -1,11 +1,13 @@
 //! Checks the configuration, and finds contradictions in it.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use jobwright::config::Backend;
 
 use super::Finding;
-use crate::config::{Action, Settings};
+use crate::config::{Action, Settings, other_writers};
 
 const CHECK: &str = "configuration";
 
@@ -14,6 +16,7 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
     let kinds = settings.handlers.len();
     let mut findings = vec![Finding::ok(CHECK, format!("readable; queues run here: {}; {kinds} handlers", dash(&own)))];
     findings.extend(private(settings));
+    findings.extend(alterable(settings));
     findings.extend(programs(settings));
     let external: Vec<&str> = settings.external_queues().map(jobwright::ExternalQueue::name).collect();
     if settings.broker.url.is_none() {
@@ -61,17 +64,20 @@ fn programs(settings: &Settings) -> Vec<Finding> {
         .collect()
 }
 
+/// Returns the paths where a program is looked for.
+fn places(program: &str) -> Vec<PathBuf> {
+    if program.contains('/') {
+        return vec![PathBuf::from(program)];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
+}
+
 /// Returns why a program can't be started.
 fn fault(program: &str) -> Option<&'static str> {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places: Vec<PathBuf> = if program.contains('/') {
-        vec![PathBuf::from(program)]
-    } else {
-        std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
-    };
-    let there: Vec<_> = places.iter().filter_map(|place| std::fs::metadata(place).ok()).collect();
+    let there: Vec<_> = places(program).iter().filter_map(|place| std::fs::metadata(place).ok()).collect();
     if there.iter().any(|about| about.is_file() && about.permissions().mode() & 0o111 != 0) {
         return None;
     }
@@ -98,6 +104,42 @@ fn private(settings: &Settings) -> Vec<Finding> {
         Finding::warn("file rights", found, format!("`chmod o-rwx {path}`, and the same for files beside it"))
     })
     .collect()
+}
+
+/// Finds files that others may write, and so decide what runs here.
+fn alterable(settings: &Settings) -> Vec<Finding> {
+    let mut files: Vec<(PathBuf, &str)> = Vec::new();
+    if let Some((file, _)) = &settings.file {
+        files.push((file.clone(), "it names the programs that run here"));
+    }
+    for file in &settings.key_files {
+        files.push((file.clone(), "a key of `[seal_keys.ID]` is in it"));
+    }
+    for handler in settings.handlers.values() {
+        if let Action::Command(words) = &handler.action
+            && let Some(program) =
+                words.first().and_then(|program| places(program).into_iter().find(|place| place.is_file()))
+        {
+            files.push((program, "handlers run it"));
+        }
+    }
+    files.sort();
+    files.dedup();
+    let mut findings: Vec<_> = files.iter().filter_map(|(path, why)| written(path, other_writers, why)).collect();
+    if let Ok(Backend::Sqlite(path)) = settings.database.backend() {
+        // A group of users may share a database on purpose.
+        let everybody = |file: &Metadata| other_writers(file).filter(|_| file.mode() & 0o002 != 0);
+        findings.extend(written(Path::new(path), everybody, "all jobs are in it"));
+    }
+    findings
+}
+
+/// Returns a finding if others may write the file.
+fn written(path: &Path, writers: impl Fn(&Metadata) -> Option<String>, why: &str) -> Option<Finding> {
+    let who = std::fs::metadata(path).ok().and_then(|file| writers(&file))?;
+    let path = path.display();
+    let found = format!("others may write {path} ({who}), and {why}");
+    Some(Finding::warn("file rights", found, format!("`chmod go-w {path}`, once it is as you want it")))
 }
 
 fn dash(text: &str) -> &str {
