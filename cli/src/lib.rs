@@ -58,6 +58,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    refuse_empty(&cli)?;
     let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone(), cli.amqp_url.clone());
     match cli.command {
         // Only servers that were named on purpose: the demo must not run on one that is in use.
@@ -77,6 +78,16 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => return doctor::run(load(), &args).await,
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses flags whose value is missing, as in `--database-url "$UNSET"`.
+fn refuse_empty(cli: &Cli) -> Result<(), Failure> {
+    for (flag, value) in [("--database-url", &cli.database_url), ("--amqp-url", &cli.amqp_url)] {
+        if value.as_ref().is_some_and(|value| value.trim().is_empty()) {
+            return Err(Failure::Usage(format!("{flag} is empty: give it a value, or leave it out")));
+        }
+    }
+    Ok(())
 }
 
 /// Logs go to stderr. A worker logs what it does; other commands log only what is wrong. The demo and the doctor explain themselves.

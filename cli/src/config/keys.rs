@@ -174,6 +174,9 @@ impl Kind {
     /// Reads a value from the file. The error never shows the value: it may be a misplaced secret.
     pub(super) fn read_toml(self, value: &Toml) -> Result<Value, String> {
         match (self, value) {
+            (Self::Text, Toml::String(text)) if text.trim().is_empty() => {
+                Err("it is empty: give it a value, or remove the line".to_owned())
+            }
             (Self::Text, Toml::String(text)) => Ok(Value::Text(text.clone())),
             (Self::Number, Toml::Integer(number)) => {
                 usize::try_from(*number).map(Value::Number).map_err(|_| "it can't be negative".to_owned())

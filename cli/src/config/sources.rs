@@ -170,7 +170,8 @@ fn dotted(section: &Section, key: &str) -> String {
     format!("{}{}.{key}", section.name, if section.named { ".NAME" } else { "" })
 }
 
-/// Reads `DATABASE_URL`, `AMQP_URL` and every variable that begins with `JOBWRIGHT_`. An empty variable counts as not set.
+/// Reads `DATABASE_URL`, `AMQP_URL` and every variable that begins with `JOBWRIGHT_`. An empty variable is refused: most often something that
+/// should have been inserted there is missing, and the default in its place would be another database, or no encryption.
 pub(super) fn apply_environment(
     settings: &mut Settings,
     variables: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -180,7 +181,7 @@ pub(super) fn apply_environment(
     for (name, value) in variables {
         let Some(name) = name.to_str().map(str::to_owned) else { continue };
         let known = name == "DATABASE_URL" || name == "AMQP_URL" || name.starts_with(PREFIX);
-        if !known || value.is_empty() {
+        if !known {
             continue;
         }
         let value =
@@ -190,6 +191,9 @@ pub(super) fn apply_environment(
             "AMQP_URL" => amqp_url = Some(value),
             _ => ours.push((name, value)),
         }
+    }
+    for (name, value) in [("DATABASE_URL", &database_url), ("AMQP_URL", &amqp_url)] {
+        value.as_ref().map_or(Ok(()), |value| refuse_empty(name, value))?;
     }
     // The general variables first, so that jobwright's own take precedence.
     settings.set_urls(database_url, amqp_url);
@@ -237,9 +241,18 @@ fn apply_variable(settings: &mut Settings, variable: &str, value: &str) -> Resul
         let meant = nearest(variable, valid.iter().map(String::as_str)).unwrap_or_default();
         return Err(Failure::Usage(format!("unknown variable {variable} in the environment; did you mean {meant}?")));
     };
+    refuse_empty(variable, value)?;
     kind.read_text(value)
         .and_then(|value| settings.set(section.name, name.as_deref(), key, value))
         .map_err(|why| Failure::Usage(format!("the variable {variable} can't be used: {why}")))
+}
+
+fn refuse_empty(variable: &str, value: &str) -> Result<(), Failure> {
+    if value.trim().is_empty() {
+        let text = format!("the variable {variable} is set but empty: give it a value, or unset it");
+        return Err(Failure::Usage(text));
+    }
+    Ok(())
 }
 
 /// Converts a name to its form in the environment.

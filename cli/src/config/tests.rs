@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use jobwright::ExternalQueue;
 
-use super::keys::SECTIONS;
+use super::keys::{Kind, SECTIONS};
 use super::*;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -30,10 +30,8 @@ fn later_sources_win() {
     assert_eq!(url(&both, None), "sqlite:own.db");
     assert_eq!(url(&both, Some("sqlite:flag.db")), "sqlite:flag.db");
 
-    let environment = [("JOBWRIGHT_DATABASE_MAX_CONNECTIONS", "5"), ("JOBWRIGHT_DATABASE_SCHEMA", "")];
-    let settings = load(file, &environment, None).unwrap();
+    let settings = load(file, &[("JOBWRIGHT_DATABASE_MAX_CONNECTIONS", "5")], None).unwrap();
     assert_eq!(settings.database.max_connections, 5);
-    assert_eq!(settings.database.schema, "jobwright", "an empty variable is not set");
     assert_eq!(settings.executor.lease, Duration::from_secs(7));
     assert_eq!(settings.executor.grace, Duration::from_secs(30));
 }
@@ -90,6 +88,30 @@ fn what_is_not_known_is_refused_with_what_was_meant() {
         assert!(text.contains(&format!("unknown variable {variable} ")), "{text}");
         assert!(text.ends_with(&format!("did you mean {meant}?")), "{text}");
     }
+}
+
+/// Something that should have been inserted is missing. The default would be another database, no broker, or payloads that are not sealed.
+#[test]
+fn what_is_set_but_empty_is_refused() {
+    let keys = SECTIONS.iter().flat_map(|section| {
+        let name = if section.named { "_A" } else { "" };
+        section.keys.iter().map(move |(key, _)| format!("JOBWRIGHT_{}{name}_{}", shout(section.name), shout(key)))
+    });
+    for variable in keys.chain(["DATABASE_URL".to_owned(), "AMQP_URL".to_owned()]) {
+        for empty in ["", " ", "\n"] {
+            let text = refused("", &[(&variable, empty)]);
+            assert!(text.contains(&format!("{variable} is set but empty")), "{text}");
+        }
+    }
+    for section in SECTIONS {
+        let name = if section.named { ".a" } else { "" };
+        for (key, _) in section.keys.iter().filter(|(_, kind)| *kind == Kind::Text) {
+            let text = refused(&format!("[{}{name}]\n{key} = \"  \"", section.name), &[]);
+            assert!(text.contains("it is empty") && text.contains(key), "{text}");
+        }
+    }
+    // These come from a worker or from Kubernetes, and are no settings.
+    load("", &[("JOBWRIGHT_CONTENT_TYPE", ""), ("JOBWRIGHT_HEADER_A", ""), ("JOBWRIGHT_PORT", "")], None).unwrap();
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod handlers;
 mod hostile_input;
 mod jobs_commands;
 mod migrating_from_other_engines;
+mod named_files;
 mod one_file;
 mod operator_commands;
 mod process_shutdown;
