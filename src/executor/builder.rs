@@ -15,6 +15,7 @@ use crate::executor::handler::registry::{
     BlockingHandler, CommandHandler, ContextHandler, Handler, JobHandler, Kind, Registry, States,
 };
 use crate::executor::handler::single::Single;
+use crate::executor::node::breaker::{Breakers, Check};
 use crate::executor::outcome::failure_policy::FailurePolicy;
 use crate::executor::session::settings::Settings;
 use crate::executor::{Classifier, Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
@@ -46,6 +47,7 @@ pub struct ExecutorBuilder<S: Store = Postgres> {
     queues: BTreeMap<String, usize>,
     external: Vec<ExternalQueue>,
     options: HashMap<String, KindOptions>,
+    checks: HashMap<String, Arc<Check>>,
     layers: Vec<Arc<dyn Layer>>,
     failure_policy: FailurePolicy,
     idle: bool,
@@ -73,6 +75,7 @@ impl<S: Store> ExecutorBuilder<S> {
             queues: BTreeMap::new(),
             external: Vec::new(),
             options: HashMap::new(),
+            checks: HashMap::new(),
             layers: Vec::new(),
             failure_policy: FailurePolicy {
                 classifier: None,
@@ -208,6 +211,17 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
+    /// Checks whether this node can run a kind: `Err(reason)` if it can't. The node then leaves the kind alone, as after
+    /// [`RetryAdvice::NotHere`]. The check is asked at the start, and before the node takes such jobs again after a pause. It may block its
+    /// thread for a short time.
+    pub fn check_kind<F>(mut self, kind: impl Into<String>, check: F) -> Self
+    where
+        F: Fn() -> Result<(), String> + Send + Sync + 'static,
+    {
+        self.checks.insert(kind.into(), Arc::new(check));
+        self
+    }
+
     /// Runs up to `concurrency` jobs of a queue at the same time. Without any call, the queue `default` runs with 10.
     pub fn queue(mut self, name: impl Into<String>, concurrency: usize) -> Self {
         self.queues.insert(name.into(), concurrency);
@@ -273,6 +287,7 @@ impl<S: Store> ExecutorBuilder<S> {
             mut queues,
             external,
             mut options,
+            mut checks,
             layers,
             mut failure_policy,
             idle,
@@ -280,6 +295,7 @@ impl<S: Store> ExecutorBuilder<S> {
         let layers: Arc<[_]> = layers.into();
         failure_policy.conflicts = config.conflict_retries;
         let mut registry: Registry<S> = HashMap::new();
+        let mut breakers = Breakers::default();
         for Planned { names, options: defaults, make, batch } in planned {
             if let Some(plan) = &batch {
                 plan.options.validate(&names[0])?;
@@ -295,12 +311,20 @@ impl<S: Store> ExecutorBuilder<S> {
                 Some(n) => Some(Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
                 None => None,
             };
-            let kind = Arc::new(Kind { handler: make(&states)?, options, slots, layers: layers.clone(), batch });
+            let check = names.iter().find_map(|name| checks.remove(name));
+            let breaker = breakers.add(&names[0], check);
+            let kind = Kind { handler: make(&states)?, options, slots, breaker, layers: layers.clone(), batch };
+            let kind = Arc::new(kind);
             for name in names {
                 if registry.insert(name.clone(), kind.clone()).is_some() {
                     return Err(Error::config(format!("two handlers are registered for the kind {name:?}")));
                 }
             }
+        }
+        if let Some(unknown) = checks.keys().next() {
+            return Err(Error::config(format!(
+                "a check is set for the kind {unknown:?}, but no handler is registered for it"
+            )));
         }
         // Kinds run by external workers have no handler here, but may have a policy.
         if let Some(unknown) = options.keys().next().filter(|_| external.is_empty()) {
@@ -337,6 +361,7 @@ impl<S: Store> ExecutorBuilder<S> {
             cancel_grace: config.cancel_grace,
             messages,
             registry: Arc::new(registry),
+            breakers: Arc::new(breakers),
             queues: queues.into_iter().collect(),
             external,
             node,

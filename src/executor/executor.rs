@@ -1,13 +1,15 @@
 //! The handle on a running executor.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::executor::maintenance::kinds;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::stats::ExecutorStats;
 use crate::executor::session::settings::Settings;
@@ -30,6 +32,7 @@ pub struct CommandExecutor<S: Store = crate::Postgres> {
 impl<S: Store> CommandExecutor<S> {
     pub(crate) async fn start(settings: Settings<S>) -> Result<Self> {
         crate::store::check_schema(&*settings.messages.shared.jobs).await?;
+        kinds::check_all(&settings.breakers).await;
         let settings = Arc::new(settings);
         let registered = settings.register().await?;
         let stop = CancellationToken::new();
@@ -49,6 +52,14 @@ impl<S: Store> CommandExecutor<S> {
     pub fn stats(&self) -> ExecutorStats {
         let in_flight = self.current.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.settings.counters.snapshot(in_flight)
+    }
+
+    /// Returns the kinds that this node leaves alone at the moment, because it can't run them ([`RetryAdvice::NotHere`]), with the reason
+    /// and since when that is so.
+    ///
+    /// [`RetryAdvice::NotHere`]: crate::RetryAdvice::NotHere
+    pub fn left_alone(&self) -> BTreeMap<String, (String, Instant)> {
+        self.settings.breakers.left_alone()
     }
 
     /// Waits until the executor has ended without being stopped; [`shutdown`](Self::shutdown) then returns the reason.

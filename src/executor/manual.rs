@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +89,8 @@ impl<S: Store> ManualExecutor<S> {
         while timers.jobs >= TIMERS as u64 {
             timers = self.node.store.promote_due(TIMERS).await?;
         }
-        let request = AdmitRequest { limit: ADMIT, queues: &self.queues, kinds: Some(&self.kinds), counting: false };
+        let kinds = self.able();
+        let request = AdmitRequest { limit: ADMIT, queues: &self.queues, kinds: Some(&kinds), counting: false };
         let mut admitted = self.node.store.admit(&request).await?;
         while admitted.more {
             admitted = self.node.store.admit(&request).await?;
@@ -100,7 +101,7 @@ impl<S: Store> ManualExecutor<S> {
     /// Runs the next job, with others if its kind is run in batches and `together` is set. Returns nothing if no job waits.
     pub(crate) async fn step(&mut self, together: bool) -> Result<Vec<(Job, AttemptRecord)>> {
         for queue in self.queues.clone() {
-            let Some(first) = self.claim(&queue, &self.kinds, 1).await?.pop() else { continue };
+            let Some(first) = self.claim(&queue, &self.able(), 1).await?.pop() else { continue };
             let kind = self.kind(&first.kind)?;
             let mut jobs = vec![first];
             if let Some(plan) = kind.batch.as_ref().filter(|_| together) {
@@ -113,6 +114,18 @@ impl<S: Store> ManualExecutor<S> {
             return self.run(&queue, kind, jobs).await;
         }
         Ok(Vec::new())
+    }
+
+    /// Ends the pauses of kinds that this node could not run.
+    pub(crate) fn resume(&self) {
+        let now = Instant::now();
+        self.node.breakers.due(now + LEASE).iter().for_each(|breaker| breaker.resume(now));
+    }
+
+    /// Returns the kinds that this node can run.
+    fn able(&self) -> Vec<String> {
+        let able = |name: &&String| self.node.registry.get(*name).is_some_and(|kind| !kind.breaker.is_open());
+        self.kinds.iter().filter(able).cloned().collect()
     }
 
     async fn claim(&self, queue: &str, kinds: &[String], limit: usize) -> Result<Vec<Job>> {

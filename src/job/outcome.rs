@@ -32,11 +32,19 @@ impl From<()> for Outcome {
 pub enum RetryAdvice {
     /// After the delay of the kind's retry policy.
     ByPolicy,
-    /// After exactly this long (HTTP's `Retry-After`).
+    /// After the delay of the kind's retry policy, and not before this long (HTTP's `Retry-After`). A peer that asks for no time, or too
+    /// little, does not make the attempts follow one another faster than the policy does.
+    NotBefore(Duration),
+    /// After exactly this long, whatever the policy says.
     After(Duration),
     /// At once: it lost a conflict with another transaction, and nothing else is wrong. The handler's transaction is rolled back and the
     /// handler runs again within the same attempt, a few times. After that it is an ordinary failure.
     Conflict,
+    /// Not on this node: it can't run jobs of this kind at the moment, which is no fault of the job. The job is given back, costs no
+    /// attempt, and may run on another node at once. This node leaves the kind alone for a while: for a second at first, and each time
+    /// longer, up to a minute. A job that gives this advice again and again while others of its kind run here is itself the cause. Then it
+    /// has failed, and is retried by policy.
+    NotHere,
     /// Never: the job becomes a dead letter at once.
     Never,
 }
@@ -44,9 +52,10 @@ pub enum RetryAdvice {
 /// Why a handler failed, and whether a retry makes sense.
 ///
 /// Any error converts into one that is retried by policy, so `?` works in handlers. It works on every type that converts into a boxed error
-/// that is [`Send`] and [`Sync`], such as `anyhow::Error`. [`JobError::fatal`] and [`JobError::retry_after`] say otherwise. An error caused
-/// by a conflict in the database (a serialization failure or a deadlock of PostgreSQL, a busy SQLite) becomes a [`RetryAdvice::Conflict`].
-/// `JobError` is not itself a [`std::error::Error`], and `?` can't box it: only that makes the conversion possible (as in `anyhow`).
+/// that is [`Send`] and [`Sync`], such as `anyhow::Error`. [`JobError::fatal`], [`JobError::retry_after`] and [`JobError::not_here`] say
+/// otherwise. An error caused by a conflict in the database (a serialization failure or a deadlock of PostgreSQL, a busy SQLite) becomes a
+/// [`RetryAdvice::Conflict`]. `JobError` is not itself a [`std::error::Error`], and `?` can't box it: only that makes the conversion
+/// possible (as in `anyhow`).
 #[derive(Clone)]
 pub struct JobError {
     message: String,
@@ -66,9 +75,16 @@ impl JobError {
         Self { advice: RetryAdvice::Never, ..Self::new(message) }
     }
 
-    /// Creates a failure that is retried after this long.
+    /// Creates a failure that is retried by policy, and not before this long: whichever is later. `.advise(RetryAdvice::After(delay))` says
+    /// exactly when instead.
     pub fn retry_after(message: impl Into<String>, delay: Duration) -> Self {
-        Self { advice: RetryAdvice::After(delay), ..Self::new(message) }
+        Self { advice: RetryAdvice::NotBefore(delay), ..Self::new(message) }
+    }
+
+    /// Creates the failure of a node that can't run jobs of this kind at the moment: something it needs is missing on this machine. See
+    /// [`RetryAdvice::NotHere`].
+    pub fn not_here(message: impl Into<String>) -> Self {
+        Self { advice: RetryAdvice::NotHere, ..Self::new(message) }
     }
 
     /// Creates a conflict with another transaction: the handler runs again at once. See [`RetryAdvice::Conflict`].

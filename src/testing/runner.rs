@@ -75,18 +75,20 @@ impl<S: Store> Runner<S> {
     /// # Errors
     /// When the database does not answer. [`JobRun::end`] says how the job ended.
     pub async fn work_one(&mut self) -> Result<Option<JobRun>> {
+        self.hand.resume();
         self.hand.prepare().await?;
         let ran = self.hand.step(false).await?;
         Ok(ran.into_iter().next().map(|(job, recorded)| JobRun::new(job, recorded)))
     }
 
     /// Runs every job that is waiting or due, and the jobs that these send, until none is left. A handler's failure is no error here: it is
-    /// in the summary.
+    /// in the summary. Jobs of a kind whose handler says that this node can't run it ([`JobError::not_here`]) are left until the next call.
     ///
     /// # Errors
     /// When jobs keep sending jobs, or keep coming back, beyond the limits; or when the database does not answer.
     pub async fn drain(&mut self) -> Result<Summary> {
         let mut summary = Summary::default();
+        self.hand.resume();
         self.run(&mut summary).await?;
         self.look(&mut summary).await?;
         Ok(summary)

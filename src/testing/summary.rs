@@ -36,7 +36,8 @@ pub enum RunOutcome {
     Snoozed(Duration),
     /// Removed as no longer wanted.
     Cancelled,
-    /// Given back without spending an attempt, because another job of its batch failed.
+    /// Given back without spending an attempt, because another job of its batch failed, or because the handler said that this node can't run
+    /// its kind ([`JobError::not_here`](crate::JobError::not_here)).
     GivenBack,
     /// The outcome was refused, because the job was removed or claimed by another node meanwhile. Nothing was committed.
     Refused,
@@ -78,7 +79,9 @@ impl fmt::Display for JobRun {
             RunOutcome::Dead(error) => write!(f, "DEAD: {error}")?,
             RunOutcome::Snoozed(delay) => write!(f, "snoozed for {delay:?}")?,
             RunOutcome::Cancelled => write!(f, "cancelled")?,
-            RunOutcome::GivenBack => write!(f, "given back, because another job of its batch failed")?,
+            RunOutcome::GivenBack => {
+                write!(f, "given back: another job of its batch failed, or this node can't run its kind")?
+            }
             RunOutcome::Refused => write!(f, "REFUSED: it was no longer owned")?,
         }
         write!(f, "\n      {}", describe::payload(payload))

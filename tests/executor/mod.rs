@@ -15,6 +15,7 @@ mod listing_pages;
 mod liveness;
 mod maintenance;
 mod middleware;
+mod not_here;
 mod old_snapshots;
 mod operators;
 mod panics;
@@ -129,6 +130,14 @@ cases! {
         a_timeout_is_a_failure
         a_payload_nobody_can_read_ends_as_a_dead_letter
         an_attempt_near_the_largest_number_ends_as_a_dead_letter
+    }
+    not_here {
+        a_node_that_can_run_nothing_takes_nothing_from_others
+        a_kind_that_is_left_alone_keeps_no_slot_and_comes_back
+        a_job_that_is_itself_the_cause_fails_in_the_end
+        a_group_keeps_its_order
+        a_batch_that_can_not_run_is_given_back
+        a_check_is_asked_before_jobs_are_taken
     }
     groups_and_limits {
         a_group_runs_back_to_back

@@ -251,6 +251,8 @@ fn decide<S: Store>(node: &NodeSession<S>, error: &JobError, job: &Job) -> Verdi
     match node.failure_policy.decide(error, job, &options, u32::MAX) {
         RetryDecision::Later(delay) => Verdict::Retry(delay),
         RetryDecision::AtOnce => Verdict::Retry(Duration::ZERO),
+        // Only a classifier can say it here, and another external worker may take the job.
+        RetryDecision::NotHere => Verdict::Snooze(node.failure_policy.delay(job, &options)),
         RetryDecision::Never => Verdict::Dead,
     }
 }

@@ -177,7 +177,8 @@ impl<S: Store> Deliveries<S> {
             }
             let BufferedRow { row, .. } = waiting;
             let fence = row.fence;
-            let free = self.node.registry.get(&row.kind).and_then(|kind| match &kind.slots {
+            let able = self.node.registry.get(&row.kind).filter(|kind| !kind.breaker.is_open());
+            let free = able.and_then(|kind| match &kind.slots {
                 None => Some(None),
                 Some(limited) => limited.clone().try_acquire_owned().ok().map(Some),
             });

@@ -46,8 +46,8 @@ pub(crate) struct Dispatcher<S: Store> {
     node: Arc<NodeSession<S>>,
     queue: Arc<Queue>,
     groups: Vec<Group<S>>,
-    /// The revision of the rules that the groups were made for.
-    revision: u64,
+    /// The revisions of the rules, and of the kinds that this node leaves alone, that the groups were made for.
+    revision: (u64, u64),
     /// The number of passes over the groups. Each pass begins with another group: a limit they share may have capacity for one of them
     /// only.
     passes: usize,
@@ -57,7 +57,8 @@ pub(crate) struct Dispatcher<S: Store> {
 
 impl<S: Store> Dispatcher<S> {
     pub(crate) fn new(node: Arc<NodeSession<S>>, queue: Arc<Queue>) -> Self {
-        let (revision, groups) = (node.limits.revision(), groups(&node, &queue, Vec::new()));
+        let revision = revision(&node);
+        let groups = groups(&node, &queue, Vec::new());
         Self { node, queue, groups, revision, passes: 0, ready: Vec::new() }
     }
 
@@ -156,6 +157,10 @@ impl<S: Store> Dispatcher<S> {
                 slots
             }
         };
+        if self.node.breakers.revision() != self.revision.1 {
+            // The jobs that held the slots may have said that this node can't run their kind.
+            return Ok(true);
+        }
         let mut kind_slots = None;
         if let Some(kind) = &group.limited {
             // Not waited for, because this task holds slots of the queue. The end of a job of this kind wakes the dispatcher.
@@ -307,11 +312,13 @@ impl<S: Store> Dispatcher<S> {
         ended
     }
 
-    /// Makes the groups again when the rules have changed.
+    /// Makes the groups again when the rules, or the kinds that this node can run, have changed.
     fn regroup(&mut self) {
-        let revision = self.node.limits.revision();
+        let revision = revision(&self.node);
         if revision != self.revision {
             self.revision = revision;
+            // There may be no group left whose next claim would start them.
+            start_all(&self.node, &mut self.ready);
             self.groups = groups(&self.node, &self.queue, std::mem::take(&mut self.groups));
         }
     }
@@ -326,6 +333,11 @@ async fn gather_under(limits: &[Arc<Limit>]) {
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Returns the revisions of what the groups depend on.
+fn revision<S: Store>(node: &NodeSession<S>) -> (u64, u64) {
+    (node.limits.revision(), node.breakers.revision())
 }
 
 fn start_all<S: Store>(node: &Arc<NodeSession<S>>, ready: &mut Vec<Ready>) {

@@ -72,7 +72,7 @@ impl<S: Store> LocalHandoff for DirectHandoff<S> {
 
     fn reserve(&self, queue: &str, kind: &str) -> Option<OwnedSemaphorePermit> {
         // A kind with its own limit is claimed from the table instead.
-        self.node.registry.get(kind).filter(|kind| kind.slots.is_none())?;
+        self.node.registry.get(kind).filter(|kind| kind.slots.is_none() && !kind.breaker.is_open())?;
         self.node.queues.get(queue)?.try_take_ahead()
     }
 

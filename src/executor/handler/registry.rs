@@ -16,6 +16,7 @@ use crate::executor::handler::batch::BatchPlan;
 use crate::executor::handler::job_context::Engine;
 use crate::executor::handler::middleware::Layer;
 use crate::executor::handler::panic::{catching, catching_blocking};
+use crate::executor::node::breaker::Breaker;
 use crate::executor::node::cancellations::CancelSignal;
 use crate::executor::node::slots::Slots;
 use crate::executor::{Command, JobContext, KindOptions};
@@ -43,6 +44,8 @@ pub(crate) struct Kind<S: Store> {
     pub(crate) options: KindOptions,
     /// Bounds how many run at the same time, if the kind has its own limit.
     pub(crate) slots: Option<Arc<Semaphore>>,
+    /// Whether this node can run it at the moment.
+    pub(crate) breaker: Arc<Breaker>,
     /// The middleware around the handler, in this order.
     pub(crate) layers: Arc<[Arc<dyn Layer>]>,
     /// How its jobs are run in batches, if they are.

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::error::{Result, warn_of};
 use crate::executor::maintenance::periodic::{Next, Periodic};
+use crate::executor::node::breaker::Breaker;
 use crate::executor::node::limits::CountedLimits;
 use crate::executor::session::node_session::NodeSession;
 use crate::message::WakeUp;
@@ -27,7 +28,7 @@ pub(crate) struct Admission {
     wakeup: Arc<WakeUp>,
     /// The queues and kinds whose jobs this node runs itself.
     queues: Vec<String>,
-    kinds: Vec<String>,
+    kinds: Vec<(String, Arc<Breaker>)>,
     /// The queues whose jobs it hands out.
     external: Vec<String>,
     limited: Arc<AtomicBool>,
@@ -43,7 +44,7 @@ impl Admission {
             store: node.store.clone(),
             wakeup: node.messages.shared.wakeup.clone(),
             queues: node.queues.keys().cloned().collect(),
-            kinds: node.registry.keys().cloned().collect(),
+            kinds: node.registry.iter().map(|(name, kind)| (name.clone(), kind.breaker.clone())).collect(),
             external,
             limited: node.limited.clone(),
             limits: node.limits.clone(),
@@ -53,7 +54,10 @@ impl Admission {
     }
 
     async fn pass(&mut self) -> Result<Next> {
-        let own = AdmitRequest { limit: BATCH, queues: &self.queues, kinds: Some(&self.kinds), counting: true };
+        // A kind that this node can't run must not hold what others wait for.
+        let able = self.kinds.iter().filter(|(_, breaker)| !breaker.is_open());
+        let kinds: Vec<String> = able.map(|(name, _)| name.clone()).collect();
+        let own = AdmitRequest { limit: BATCH, queues: &self.queues, kinds: Some(&kinds), counting: true };
         let admitted = look(&self.store, own, &self.external).await?;
         self.limited.store(admitted.limited, Ordering::Relaxed);
         if self.limits.set(admitted.counted) {

@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod clock;
 pub(crate) mod expiry;
 pub(crate) mod external_leases;
+pub(crate) mod kinds;
 pub(crate) mod listener;
 pub(crate) mod look_ahead;
 pub(crate) mod monitor;

@@ -39,13 +39,18 @@ impl FailurePolicy {
         });
         match advice {
             RetryAdvice::Conflict if conflicts < self.conflicts => RetryDecision::AtOnce,
-            RetryAdvice::ByPolicy | RetryAdvice::Conflict => {
-                let policy = effective_policy(job, kind, self.queues.get(&job.queue)).unwrap_or(&self.default);
-                RetryDecision::Later(policy.delay(job.attempt))
-            }
+            RetryAdvice::ByPolicy | RetryAdvice::Conflict => RetryDecision::Later(self.delay(job, kind)),
+            RetryAdvice::NotBefore(delay) => RetryDecision::Later(self.delay(job, kind).max(delay)),
             RetryAdvice::After(delay) => RetryDecision::Later(delay),
+            RetryAdvice::NotHere => RetryDecision::NotHere,
             RetryAdvice::Never => RetryDecision::Never,
         }
+    }
+
+    /// Returns the delay after a failed attempt, by policy.
+    pub(crate) fn delay(&self, job: &Job, kind: &KindOptions) -> Duration {
+        let policy = effective_policy(job, kind, self.queues.get(&job.queue)).unwrap_or(&self.default);
+        policy.delay(job.attempt)
     }
 }
 
@@ -56,6 +61,8 @@ pub(crate) enum RetryDecision {
     AtOnce,
     /// The next attempt, if one is left.
     Later(Duration),
+    /// The same attempt, on another node or later.
+    NotHere,
     /// No further attempt.
     Never,
 }
@@ -133,6 +140,21 @@ mod tests {
         let (failure_policy, error) = (failure_policy(None), JobError::conflict("lost"));
         let decide = |conflicts| failure_policy.decide(&error, &job("default", 1), &KindOptions::default(), conflicts);
         assert_eq!((decide(0), decide(1), decide(2)), (RetryDecision::AtOnce, RetryDecision::AtOnce, later(1)));
+    }
+
+    /// A server that asks for no time at all would make its callers use up their attempts at once.
+    #[test]
+    fn a_delay_that_is_asked_for_bounds_the_policy_from_below() {
+        let failure_policy = failure_policy(None);
+        let decide = |advice| {
+            let error = JobError::new("busy").advise(advice);
+            failure_policy.decide(&error, &job("slow", 1), &KindOptions::default(), 0)
+        };
+        let seconds = Duration::from_secs;
+        assert_eq!(decide(RetryAdvice::NotBefore(Duration::ZERO)), later(60));
+        assert_eq!(decide(RetryAdvice::NotBefore(seconds(90))), later(90));
+        assert_eq!(decide(RetryAdvice::After(seconds(7))), later(7), "the program's own decision");
+        assert_eq!(JobError::retry_after("busy", seconds(7)).advice(), RetryAdvice::NotBefore(seconds(7)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Runs one batch to its recorded outcomes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot};
@@ -56,8 +56,13 @@ pub(crate) async fn run<S: Store>(
             return;
         }
         let mut context = node.messages.begin();
+        let began = Instant::now();
         let ending = execute(&node, &kind, &plan, &jobs, &mut context).await;
+        let ran = matches!(ending, BatchEnd::Returned(_));
         conclude(&node, &kind, &jobs, context, ending).await;
+        if ran {
+            jobs.iter().for_each(|job| kind.breaker.ran(job.id, began));
+        }
     };
     run.instrument(span).await;
     free(&node, slots);

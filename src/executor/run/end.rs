@@ -1,8 +1,10 @@
 //! What a call that leaves nothing to commit means for its jobs, and what is free after it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::executor::handler::registry::Kind;
+use crate::executor::node::breaker::Refused;
 use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::add;
 use crate::executor::outcome::completer::Completion;
@@ -58,6 +60,13 @@ pub(crate) fn failure<S: Store>(
             return None;
         }
         RetryDecision::Later(delay) => Verdict::Retry(delay),
+        RetryDecision::NotHere => match kind.breaker.refuse(job.id, error.message(), Instant::now()) {
+            Refused::Back => return Some(released(job.fence())),
+            Refused::Later(delay) => {
+                return Some(Completion::Settled(Settlement::new(job.fence(), Verdict::Snooze(delay))));
+            }
+            Refused::Failed => Verdict::Retry(node.failure_policy.delay(job, &kind.options)),
+        },
         RetryDecision::Never => Verdict::Dead,
     };
     Some(settled(node, job, error, verdict))

@@ -19,7 +19,7 @@ impl<S: Store> GroupClaimer for NodeSession<S> {
     fn begin_claim(&self) -> Option<NextClaim> {
         // The token comes first: a node that stops claiming then waits for the workers.
         let worker = self.workers.token();
-        if self.stop_claiming.is_cancelled() {
+        if self.stop_claiming.is_cancelled() || self.breakers.any_open() {
             return None;
         }
         // Not waited for: outcomes are more important.

@@ -12,7 +12,7 @@ use crate::executor::run::worker;
 use crate::executor::session::group_run::may_go_on;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job};
-use crate::store::Store;
+use crate::store::{Store, Verdict};
 
 /// How long a finished job waits to be recorded together with those after it.
 const RECORD_DELAY: Duration = Duration::from_millis(5);
@@ -36,7 +36,7 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
     let began = Instant::now();
     let mut ran = 0;
     while let Some(job) = runner.rest.next() {
-        if began.elapsed() >= MAX_RUN || !may_start(&node, &runner.slots) {
+        if began.elapsed() >= MAX_RUN || !may_start(&node, &runner.slots) || is_left_alone(&node, &job) {
             runner.give_back(Some(job)).await;
             break;
         }
@@ -77,6 +77,11 @@ fn may_start<S: Store>(node: &NodeSession<S>, slots: &Slots) -> bool {
     !node.stop_claiming.is_cancelled() && slots.has_time(Duration::MAX)
 }
 
+/// Returns whether this node can't run the job's kind at the moment.
+fn is_left_alone<S: Store>(node: &NodeSession<S>, job: &Job) -> bool {
+    node.breakers.any_open() && node.registry.get(&job.kind).is_some_and(|kind| kind.breaker.is_open())
+}
+
 struct GroupRunner<'a, S: Store> {
     node: &'a Arc<NodeSession<S>>,
     slots: Arc<Slots>,
@@ -110,7 +115,12 @@ impl<S: Store> GroupRunner<'_, S> {
         match completion {
             Some(Completion::Done(fence)) => self.ended.push(fence),
             // Its commit may be under way although no answer came. Once this outcome is recorded, that is decided.
-            Some(completion) => return node.completions.record(completion).await,
+            Some(completion) => {
+                // Such a job is the first of its group again, too.
+                self.gave_back |=
+                    matches!(&completion, Completion::Settled(settled) if settled.verdict == Verdict::Release);
+                return node.completions.record(completion).await;
+            }
             None => {}
         }
         true

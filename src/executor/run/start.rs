@@ -39,6 +39,11 @@ fn start_as<S: Store>(node: &Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Job, 
         node.workers.spawn(worker::dead_letter(node.clone(), job, slots));
         return;
     }
+    if kind.breaker.is_open() {
+        // It was claimed when the breaker opened.
+        node.workers.spawn(worker::give_back(node.clone(), job, slots));
+        return;
+    }
     if let Some(plan) = &kind.batch {
         gather(node, &kind, plan, Member::new(job, slots));
         return;

@@ -111,8 +111,14 @@ async fn attempts<S: Store>(
         let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
         let attempt = Attempt { job, context: &mut context, engine, cancelled, slots };
         let ending = execute(kind, attempt).await;
+        let ran = matches!(ending, AttemptEnd::Returned(_) | AttemptEnd::DoneWithout);
         match conclude(node, kind, (job, slots, began), context, ending, conflicts).await {
-            Conclusion::Over(completion) => return completion,
+            Conclusion::Over(completion) => {
+                if ran {
+                    kind.breaker.ran(job.id, began);
+                }
+                return completion;
+            }
             Conclusion::Again => conflicts += 1,
         }
         Box::pin(pause(conflicts, &node.cancel)).await;
@@ -139,6 +145,12 @@ async fn unread<S: Store>(node: Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Jo
 /// does not run again.
 pub(crate) async fn dead_letter<S: Store>(node: Arc<NodeSession<S>>, job: Job, slots: Arc<Slots>) {
     node.completions.send(dead_lettered(&node, &job)).await;
+    free(&node, [slots]);
+}
+
+/// Makes a job wait again that this node has claimed and can't run.
+pub(crate) async fn give_back<S: Store>(node: Arc<NodeSession<S>>, job: Job, slots: Arc<Slots>) {
+    node.completions.send(released(job.fence())).await;
     free(&node, [slots]);
 }
 

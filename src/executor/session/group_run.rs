@@ -30,7 +30,10 @@ pub(crate) fn group_run<S: Store>(
     Some(group_run)
 }
 
-/// Returns whether more jobs of a group may follow in these slots.
+/// Returns whether more jobs of a group may follow in these slots. While the node leaves a kind alone, none may: the claim asks for all kinds.
 pub(crate) fn may_go_on<S: Store>(node: &NodeSession<S>, slots: &Slots) -> bool {
-    !node.limited.load(Ordering::Relaxed) && !node.stop_claiming.is_cancelled() && slots.has_time(MAX_TIME_IN_SLOT)
+    !node.limited.load(Ordering::Relaxed)
+        && !node.breakers.any_open()
+        && !node.stop_claiming.is_cancelled()
+        && slots.has_time(MAX_TIME_IN_SLOT)
 }

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::error::{Error, ErrorKind};
 use crate::executor::handler::external_queue::outbound;
 use crate::executor::handler::registry::Registry;
+use crate::executor::node::breaker::Breakers;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::gathering::Gathering;
 use crate::executor::node::in_flight::InFlight;
@@ -31,6 +32,8 @@ pub(crate) struct NodeSession<S: Store> {
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) messages: MessageServices<S>,
     pub(crate) registry: Arc<Registry<S>>,
+    /// Kinds that this node can't run at the moment.
+    pub(crate) breakers: Arc<Breakers>,
     pub(crate) queues: HashMap<String, Arc<Queue>>,
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) completions: Completions,
@@ -82,6 +85,7 @@ impl<S: Store> NodeSession<S> {
             messages: settings.messages.clone(),
             chainable_kinds,
             registry: settings.registry.clone(),
+            breakers: settings.breakers.clone(),
             queues: settings.queues.iter().map(queue).collect(),
             in_flight: Arc::default(),
             completions,

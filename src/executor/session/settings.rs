@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::executor::handler::external_queue::ExternalQueue;
 use crate::executor::handler::registry::Registry;
+use crate::executor::node::breaker::Breakers;
 use crate::executor::node::stats::Counters;
 use crate::executor::outcome::failure_policy::FailurePolicy;
 use crate::job::NodeId;
@@ -17,6 +18,7 @@ use crate::store::{NodeInfo, Store};
 pub(crate) struct Settings<S: Store> {
     pub(crate) messages: MessageServices<S>,
     pub(crate) registry: Arc<Registry<S>>,
+    pub(crate) breakers: Arc<Breakers>,
     pub(crate) queues: Vec<(String, usize)>,
     /// Queues whose jobs go to external workers.
     pub(crate) external: Vec<ExternalQueue>,

@@ -22,7 +22,7 @@ use crate::executor::maintenance::periodic::Driver;
 use crate::executor::maintenance::pruner::{self, Pruner};
 use crate::executor::maintenance::scheduler::Scheduler;
 use crate::executor::maintenance::timers::Timers;
-use crate::executor::maintenance::{listener, usage_reporter};
+use crate::executor::maintenance::{kinds, listener, usage_reporter};
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
 use crate::executor::session::tasks::again;
@@ -78,6 +78,9 @@ impl<S: Store> NodeSession<S> {
         });
         start("usage", |node, with| {
             usage_reporter::run(node.this.clone(), node.limits.clone(), with.quit.clone()).boxed()
+        });
+        start("kinds left alone", |node, with| {
+            kinds::run(node.this.clone(), node.breakers.clone(), with.quit.clone()).boxed()
         });
         start_maintenance(&start);
         start("the state of the broker", |node, with| match node.messages.broker() {

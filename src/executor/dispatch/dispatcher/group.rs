@@ -143,11 +143,11 @@ impl<S: Store> Group<S> {
     }
 }
 
-/// Returns the groups of a node's kinds under the present rules. Groups with the same kinds as before keep their scan.
+/// Returns the groups of the kinds that a node can run, under the present rules. Groups with the same kinds as before keep their scan.
 pub(crate) fn groups<S: Store>(node: &NodeSession<S>, queue: &Queue, mut before: Vec<Group<S>>) -> Vec<Group<S>> {
     let queue_limit = node.limits.of(Scope::Queue, &queue.name, &node.queues);
     let mut groups: Vec<Group<S>> = Vec::new();
-    for (name, kind) in node.registry.iter() {
+    for (name, kind) in node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open()) {
         let kind_limit = node.limits.of(Scope::Kind, name, &node.queues);
         let limited = kind.slots.as_ref().map(|_| kind);
         let known = groups.iter_mut().find(|group| {

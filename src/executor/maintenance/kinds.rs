@@ -1,0 +1,66 @@
+//! Asks whether this node can run its kinds, and lets those run again that it left alone for a while: see `node/breaker.rs`.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::node::breaker::{Breaker, Breakers};
+use crate::executor::session::node_session::NodeSession;
+use crate::store::Store;
+
+/// How long a check may take. Its file system may hang.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks all checks, so that a starting node takes no job that it can't run.
+pub(crate) async fn check_all(breakers: &Breakers) {
+    futures_util::future::join_all(breakers.checked().map(passes)).await;
+}
+
+/// Asks the check of a kind. Returns whether its jobs may run.
+async fn passes(breaker: &Arc<Breaker>) -> bool {
+    let asked = breaker.clone();
+    // A check may block its thread.
+    let asking = tokio::task::spawn_blocking(move || asked.passes());
+    match tokio::time::timeout(PATIENCE, asking).await {
+        Ok(Ok(passes)) => passes,
+        Ok(Err(error)) => {
+            breaker.cannot_run(&format!("its check failed: {error}"), Instant::now());
+            false
+        }
+        Err(_) => {
+            breaker.cannot_run(&format!("its check gave no answer within {PATIENCE:?}"), Instant::now());
+            false
+        }
+    }
+}
+
+/// Lets kinds run again when their pauses are over, until `quit`.
+pub(crate) async fn run<S: Store>(node: Weak<NodeSession<S>>, breakers: Arc<Breakers>, quit: CancellationToken) {
+    loop {
+        let due = async {
+            match breakers.next_due() {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = quit.cancelled() => return,
+            () = breakers.changed() => continue,
+            () = due => {}
+        }
+        let mut resumed = false;
+        for breaker in breakers.due(Instant::now()) {
+            if passes(&breaker).await {
+                breaker.resume(Instant::now());
+                resumed = true;
+            }
+        }
+        let Some(node) = node.upgrade() else { return };
+        if resumed {
+            // Blocked jobs of the kind were not admitted here meanwhile.
+            node.in_flight.admission_due.notify_one();
+            node.queues.values().for_each(|queue| queue.wake_to_rescan());
+        }
+    }
+}
