@@ -11,7 +11,9 @@ mod support;
 
 use std::time::Duration;
 
-use jobwright::{AnyStore, Command, CommandExecutor, Config, JobContext, JobError, MessageServices, Outcome};
+use jobwright::{
+    AnyStore, Command, CommandExecutor, Config, JobContext, JobError, MessageServices, Outcome, RetryAdvice,
+};
 use serde::{Deserialize, Serialize};
 use sql::{Value::Number, Value::Text, execute, texts};
 use support::Result;
@@ -33,7 +35,8 @@ impl Command<AnyStore> for SendInvoice {
         cx.send(SendMail { order: self.order })?;
         if job.attempt <= cx.state().jams {
             println!("  … and fails: the invoice and the mail are rolled back, the job is tried again");
-            return Err(JobError::retry_after("the printer is jammed", Duration::from_millis(200)));
+            let soon = RetryAdvice::After(Duration::from_millis(200));
+            return Err(JobError::new("the printer is jammed").advise(soon));
         }
         Ok(Outcome::Done) // The invoice, the mail's job and the removal of this one commit together.
     }

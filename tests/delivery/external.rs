@@ -226,7 +226,8 @@ async fn a_failure_is_tried_again_as_the_worker_advises() {
 
     let first = tap.next().await;
     tap.ack(&first).await;
-    paint.report(&first, "failed", &[("error", "no blue left"), ("detail", "a stack"), ("retryAfter", "200ms")]).await;
+    let exactly = [("error", "no blue left"), ("detail", "a stack"), ("retry", "after"), ("retryAfter", "200ms")];
+    paint.report(&first, "failed", &exactly).await;
     let second = tap.next().await;
     tap.ack(&second).await;
     assert_eq!((second.job(), second.header("attempt").unwrap().as_str()), (id, "2"));
@@ -234,8 +235,8 @@ async fn a_failure_is_tried_again_as_the_worker_advises() {
     let detail = jobs.detail(id).await;
     assert_eq!((detail.errors[0].error.as_str(), detail.errors[0].attempt), ("no blue left", 1));
 
-    // The policy's delay is longer than this test waits.
-    paint.report(&second, "failed", &[("error", "no red left")]).await;
+    // The policy's delay is longer than this test waits, and a shorter one that a worker passes on does not make it shorter.
+    paint.report(&second, "failed", &[("error", "no red left"), ("retryAfter", "0")]).await;
     paint.site.db.reaches(id, JobState::Timer).await;
 
     let other = paint.send(2).await;
@@ -258,7 +259,7 @@ async fn a_job_that_fails_too_often_is_a_dead_letter() {
         let message = tap.next().await;
         tap.ack(&message).await;
         assert_eq!(message.header("attempt").unwrap(), attempt.to_string());
-        paint.report(&message, "failed", &[("error", "no"), ("retryAfter", "0")]).await;
+        paint.report(&message, "failed", &[("error", "no"), ("retry", "after"), ("retryAfter", "0")]).await;
     }
     paint.site.db.reaches(id, JobState::Dead).await;
     assert_eq!(paint.site.db.jobs().detail(id).await.errors.len(), 3);

@@ -72,7 +72,7 @@ async fn the_token_of_an_earlier_hand_out_is_worth_nothing() {
     let mut tap = paint.tap(0).await;
     let id = paint.send(1).await;
     let first = tap.next().await;
-    paint.report(&first, "failed", &[("retryAfter", "0")]).await;
+    paint.report(&first, "failed", &[("retry", "after"), ("retryAfter", "0")]).await;
     let second = tap.next().await;
     assert_eq!((first.job(), second.job()), (id, id));
     assert_ne!(first.version(), second.version());

@@ -93,9 +93,10 @@ fn advice(fields: Fields<'_>) -> Result<RetryAdvice, Refusal> {
     match (fields.filled("retry")?.as_deref(), after) {
         (Some("never"), None) => Ok(RetryAdvice::Never),
         (Some("policy") | None, None) => Ok(RetryAdvice::ByPolicy),
-        (Some("after") | None, Some(delay)) => Ok(RetryAdvice::After(delay)),
+        (Some("policy") | None, Some(delay)) => Ok(RetryAdvice::NotBefore(delay)),
+        (Some("after"), Some(delay)) => Ok(RetryAdvice::After(delay)),
         (Some("after"), None) => Err(bad("header retry is \"after\", and retryAfter is missing")),
-        (Some("never" | "policy"), Some(_)) => Err(bad("retryAfter is set, and header retry is not \"after\"")),
+        (Some("never"), Some(_)) => Err(bad("retryAfter is set, and header retry is \"never\"")),
         (Some(other), _) => Err(bad(format!("header retry is {}; use policy, never or after", quoted(other)))),
     }
 }

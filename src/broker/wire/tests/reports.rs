@@ -74,7 +74,8 @@ fn failures_say_why_and_when_to_try_again() {
     for (headers, expected) in [
         (vec![("retry", text("never"))], RetryAdvice::Never),
         (vec![("retry", text("policy"))], RetryAdvice::ByPolicy),
-        (vec![("retryAfter", AMQPValue::LongInt(500))], RetryAdvice::After(Duration::from_millis(500))),
+        (vec![("retryAfter", AMQPValue::LongInt(500))], RetryAdvice::NotBefore(Duration::from_millis(500))),
+        (vec![("retry", text("policy")), ("retryAfter", text("5m"))], RetryAdvice::NotBefore(Duration::from_secs(300))),
         (vec![("retry", text("after")), ("retryAfter", text("2m"))], RetryAdvice::After(Duration::from_secs(120))),
     ] {
         assert_eq!(failed(&headers).unwrap().2, expected);
