@@ -92,7 +92,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     let (stats, forced) = tokio::select! {
         stats = &mut end => (stats?, false),
         never = ask => match never {},
-        name = signals.next() => {
+        name = signals.urgent() => {
             tracing::warn!(signal = name, "stopping at once: running handlers are killed and their jobs given back");
             stopping.force();
             let stats = tokio::time::timeout(LEAVE, &mut end).await.map_err(|_| {
