@@ -13,6 +13,7 @@ mod config;
 mod demo;
 mod failure;
 mod handlers;
+mod log;
 mod output;
 #[doc(hidden)]
 pub mod testing;
@@ -22,11 +23,13 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::args::{Cli, Command};
 use crate::commands::{audit, broker, doctor, jobs, migrate, nodes, queues, rules, schedules, send, status, worker};
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::log::Log;
 use crate::output::say;
 
 /// Runs the program.
@@ -35,7 +38,7 @@ pub fn main() -> ExitCode {
         return code;
     }
     let cli = Cli::parse();
-    start_logging(&cli);
+    let log = start_logging(&cli);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -46,10 +49,12 @@ pub fn main() -> ExitCode {
     let ended = runtime.block_on(run(cli));
     // Not a plain drop, which would wait for a pending read of the terminal.
     runtime.shutdown_timeout(Duration::from_millis(500));
+    // A reader that stands still would not read what follows either, and would keep this process from its end.
+    let is_read = log.is_none_or(|log| log.drain());
     match ended {
         Ok(code) => code,
         Err(failure) => {
-            if !matches!(failure, Failure::OutputClosed) {
+            if is_read && !matches!(failure, Failure::OutputClosed) {
                 say(format!("error: {}", output::harmless(&failure.to_string())));
             }
             failure.exit_code()
@@ -90,8 +95,9 @@ fn refuse_empty(cli: &Cli) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Logs go to stderr. A worker logs what it does; other commands log only what is wrong. The demo and the doctor explain themselves.
-fn start_logging(cli: &Cli) {
+/// Logs go to stderr. A worker logs what it does, without ever waiting for the reader; other commands log only what is wrong. The demo and the
+/// doctor explain themselves.
+fn start_logging(cli: &Cli) -> Option<Log> {
     let default = match (&cli.command, cli.quiet, cli.verbose) {
         // The output of `status` and `broker show` says it.
         (_, true, _) | (Command::Status(_) | Command::Broker(_), _, 0) => "error",
@@ -110,9 +116,11 @@ fn start_logging(cli: &Cli) {
             .and_then(|asked| EnvFilter::try_new(asked).ok())
             .unwrap_or_else(|| EnvFilter::new(format!("{default},lapin=off")))
     };
+    let log = matches!(cli.command, Command::Worker(_)).then(|| Log::to(std::io::stderr()).ok()).flatten();
+    let writer = log.clone().map_or_else(|| BoxMakeWriter::new(std::io::stderr), BoxMakeWriter::new);
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(output::is_interactive())
         .with_target(false)
         // Its complaint about a closed stderr would be a panic.
@@ -120,4 +128,5 @@ fn start_logging(cli: &Cli) {
         .finish();
     // Fails only if a subscriber is set already.
     let _ = tracing::subscriber::set_global_default(logging);
+    log
 }

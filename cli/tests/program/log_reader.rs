@@ -1,0 +1,52 @@
+//! Whoever reads a worker's log may stand still.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use crate::common::{Sandbox, until};
+
+/// More jobs than a pipe holds lines of.
+const JOBS: usize = 900;
+
+/// Starts a worker whose log nobody reads, and lets it fail all jobs, with a line for each.
+fn unread() -> (Sandbox, std::process::Child) {
+    let sandbox = Sandbox::sqlite();
+    // Nothing listens there.
+    sandbox.configure("[handlers.t]\nurl = \"http://127.0.0.1:1/\"\n");
+    let lines: String = (0..JOBS).map(|n| format!("{n}\n")).collect();
+    sandbox.run_with(&["send", "t", "--lines", "--max-attempts", "1"], lines.as_bytes()).success();
+    let mut command = sandbox.command(&["worker"]);
+    let worker = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("all jobs to be over", || sandbox.list(&["--state", "dead"]).len() == JOBS);
+    (sandbox, worker)
+}
+
+fn stop(worker: &mut std::process::Child) {
+    let pid = worker.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_no_job_up() {
+    let (_sandbox, mut worker) = unread();
+    // The reader is back, and nothing is missing.
+    let mut stderr = worker.stderr.take().unwrap();
+    stop(&mut worker);
+    let mut text = String::new();
+    stderr.read_to_string(&mut text).unwrap();
+    assert_eq!(worker.wait().unwrap().code(), Some(0), "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains("becomes a dead letter")).count(), JOBS);
+    assert!(text.contains("worker stopped") && !text.contains("are missing"), "{text}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_no_worker_from_its_end() {
+    let (_sandbox, mut worker) = unread();
+    stop(&mut worker);
+    let mut code = None;
+    until("the worker to end", || {
+        code = worker.try_wait().unwrap();
+        code.is_some()
+    });
+    assert_eq!(code.unwrap().code(), Some(0));
+}
