@@ -12,7 +12,11 @@ use crate::failure::Failure;
 /// How long blocked jobs must stay unchanged before they count as left: the job that holds their permit may be about to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long this worker must have been unable to run a kind before its jobs count as left: its program may be about to be replaced.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
+
 /// What a worker can run.
+#[derive(Clone)]
 pub(super) struct Scope {
     pub(super) queues: BTreeSet<String>,
     /// Queues that are sent to the broker: those of external workers, events and replies. Their kinds do not matter here.
@@ -38,7 +42,7 @@ enum DrainState {
 /// run. Jobs that wait for a rate are waited for.
 ///
 /// # Errors
-/// [`Failure::Left`] when only jobs are left whose block does not end by itself.
+/// [`Failure::Left`] when only jobs are left whose block does not end by itself, or of kinds that this worker can't run although it should.
 pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin, scope: &Scope) -> Result<(), Failure> {
     let mut pause = Duration::from_millis(20);
     let mut foreign_before = false;
@@ -46,7 +50,8 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
     loop {
         // The counts cost a pass over the tables, so they wait until this process has nothing in flight.
         if executor.stats().in_flight == 0 {
-            match look(admin, scope).await {
+            let (able, why) = able(executor, scope);
+            match look(admin, &able).await {
                 Ok(DrainState::Empty { later: 0 }) => return Ok(()),
                 Ok(DrainState::Empty { later }) => {
                     tracing::info!(
@@ -56,6 +61,9 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
                     return Ok(());
                 }
                 // Checked twice: while the kinds are checked one by one, a job of one kind may send a job of another.
+                Ok(DrainState::Foreign(n)) if foreign_before && why.is_some() => {
+                    return Err(Failure::Left(format!("{n} left: {}", why.unwrap_or_default())));
+                }
                 Ok(DrainState::Foreign(n)) if foreign_before => {
                     tracing::warn!(jobs = n, "left alone: no handler is configured here for their kinds");
                     return Ok(());
@@ -82,6 +90,18 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
         }
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Returns what of this scope the worker can run, and why it can't run the rest.
+fn able(executor: &CommandExecutor<AnyStore>, scope: &Scope) -> (Scope, Option<String>) {
+    let mut able = scope.clone();
+    let mut why = Vec::new();
+    for (kind, (reason, since)) in executor.left_alone() {
+        if since.elapsed() >= LEFT_ALONE && able.kinds.remove(&kind) {
+            why.push(format!("this worker can't run jobs of kind {kind:?} ({reason})"));
+        }
+    }
+    (able, (!why.is_empty()).then(|| why.join("; ")))
 }
 
 async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {

@@ -207,7 +207,8 @@ fn build(
                     output: output.clone(),
                     stopping: stopping.clone(),
                 });
-                builder.handle_with(kind, move |cx| {
+                let checked = program.clone();
+                builder.check_kind(kind, move || checked.check()).handle_with(kind, move |cx| {
                     let program = program.clone();
                     Box::pin(async move { program.run(cx).await })
                 })

@@ -22,6 +22,7 @@ const FOR_HANDLERS: &[&str] = &[
     "CONTENT_TYPE",
     "CREATED_AT",
     "HEADERS",
+    "HEADERS_LEFT_OUT",
     "TRACEPARENT",
     "TRACESTATE",
     "URLS_WITHHELD",

@@ -1,6 +1,5 @@
 //! A program as a handler.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -12,21 +11,21 @@ use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload};
 use nix::sys::signal::Signal;
 use tokio::process::Command;
 
+use super::environment;
 use super::group::Group;
 use super::leash::{self, Leash};
 use super::pipes::{Pipes, STDERR_KEPT, STDOUT_MOST, Written};
+use super::program_file::fault;
 use super::stopping::Stopping;
-use super::{Ended, Output, reply, tail, trace};
+use super::{ANY_BYTES, Ended, Output, reply, tail};
 use crate::config::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
 /// `EX_DATAERR`: this input can never work.
 const NEVER: i32 = 65;
-/// All headers of the job, as JSON.
-const ALL_HEADERS: &str = "JOBWRIGHT_HEADERS";
-/// Linux starts no program with a variable of more than 128 KiB.
-const ALL_HEADERS_MOST: usize = 120 * 1024;
+/// What to do about a program that is not there.
+const ADVICE: &str = "check the handler's `command` and PATH";
 /// How long another process that outlives the program may keep its stdout and stderr open.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -73,6 +72,12 @@ impl Program {
         self.words.first().map_or("", String::as_str)
     }
 
+    /// Checks whether the program can be started, as far as its file tells.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let name = self.name();
+        fault(name).map_or(Ok(()), |why| Err(format!("the program `{name}` {why}; {ADVICE}")))
+    }
+
     /// Runs the program for one job, and copies its output to the worker's stdout. If the handler answers and the job asks for a result,
     /// the output is sent there instead.
     pub(crate) async fn run(&self, cx: &mut JobContext<'_, (), AnyStore>) -> Ended {
@@ -85,7 +90,7 @@ impl Program {
         }
         let answer = match String::from_utf8(stdout) {
             Ok(text) => Payload::text(text),
-            Err(raw) => Payload::bytes("application/octet-stream", raw.into_bytes()),
+            Err(raw) => Payload::bytes(ANY_BYTES, raw.into_bytes()),
         };
         reply(cx, answer)
     }
@@ -176,14 +181,6 @@ impl Program {
         let (mut command, leash) = Leash::command(self.name());
         command
             .args(self.words.iter().skip(1))
-            .env("JOBWRIGHT_JOB_ID", job.id.to_string())
-            .env("JOBWRIGHT_KIND", &job.kind)
-            .env("JOBWRIGHT_QUEUE", &job.queue)
-            .env("JOBWRIGHT_ATTEMPT", job.attempt.to_string())
-            .env("JOBWRIGHT_MAX_ATTEMPTS", job.max_attempts.to_string())
-            .env("JOBWRIGHT_PRIORITY", job.priority.to_string())
-            .env("JOBWRIGHT_CONTENT_TYPE", job.payload.content_type())
-            .env("JOBWRIGHT_CREATED_AT", job.created_at.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -207,35 +204,16 @@ impl Program {
             }
             command.env(WITHHELD, "1");
         }
-        for (name, value) in trace(job) {
-            let variable = format!("JOBWRIGHT_{}", name.to_ascii_uppercase());
-            match value {
-                Some(value) => command.env(variable, value),
-                // An inherited variable, if this worker was started by another worker's program.
-                None => command.env_remove(variable),
-            };
-        }
-        for (variable, value) in header_variables(&job.headers) {
-            match value {
-                Some(value) => command.env(variable, value),
-                None => command.env_remove(variable),
-            };
-        }
-        match serde_json::to_string(&job.headers) {
-            Ok(headers) if headers.len() <= ALL_HEADERS_MOST => command.env(ALL_HEADERS, headers),
-            _ => command.env_remove(ALL_HEADERS),
-        };
+        // Last: it fills the space that is left.
+        environment::add(&mut command, job);
         (command, leash)
     }
 
+    /// A program that can't be started is the fault of this node, and not of the job.
     fn not_started(&self, error: &std::io::Error) -> JobError {
         let name = self.name();
-        JobError::new(match error.kind() {
-            ErrorKind::NotFound => {
-                format!(
-                    "`{name}` could not be started: there is no such program; check the handler's `command` and PATH"
-                )
-            }
+        JobError::not_here(match error.kind() {
+            ErrorKind::NotFound => format!("`{name}` could not be started: there is no such program; {ADVICE}"),
             ErrorKind::PermissionDenied => {
                 format!("`{name}` could not be started: it may not be executed (permission denied)")
             }
@@ -271,36 +249,5 @@ impl Program {
                 JobError::new(format!("`{name}` was killed by signal {signal}{known}{last}"))
             }
         }))
-    }
-}
-
-/// Maps `tenant-id` to `JOBWRIGHT_HEADER_TENANT_ID`.
-fn header_variable(name: &str) -> String {
-    let name: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
-    format!("JOBWRIGHT_HEADER_{name}")
-}
-
-/// Returns the headers as variables. Headers that would share a variable get none, because which one won would be chance. All headers are
-/// in `ALL_HEADERS`.
-fn header_variables(headers: &BTreeMap<String, String>) -> BTreeMap<String, Option<&str>> {
-    let mut variables = BTreeMap::new();
-    for (name, value) in headers {
-        let one = variables.entry(header_variable(name));
-        one.and_modify(|value| *value = None).or_insert(Some(value.as_str()));
-    }
-    variables
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_that_would_be_the_same_variable_are_none() {
-        let headers = [("a-b", "1"), ("a_b", "2"), ("A.b", "3"), ("c", "4")];
-        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let expected = [("JOBWRIGHT_HEADER_A_B", None), ("JOBWRIGHT_HEADER_C", Some("4"))];
-        assert!(header_variables(&headers).iter().map(|(name, value)| (name.as_str(), *value)).eq(expected));
     }
 }

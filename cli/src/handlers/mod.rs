@@ -1,26 +1,42 @@
 //! Handlers without Rust: programs and URLs.
 
 mod command;
+mod environment;
 mod group;
 pub(crate) mod leash;
 mod output;
 mod pipes;
+mod program_file;
 mod stopping;
 mod url;
 
 pub(crate) use self::command::Program;
 pub(crate) use self::output::Output;
+pub(crate) use self::program_file::fault;
 pub(crate) use self::stopping::Stopping;
 pub(crate) use self::url::{Webhook, check_url};
 
 use jobwright::job::{TRACEPARENT, TRACESTATE};
 use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload};
 
+/// The longest state of a trace that is passed on. Headers of jobs that are not sent in SQL are no longer than that.
+const TRACESTATE_MOST: usize = 4096;
+
 type Ended = Result<Outcome, JobError>;
 
-/// Ends a job successfully, and sends its result to its requester.
+/// What any bytes are.
+const ANY_BYTES: &str = "application/octet-stream";
+
+/// Ends a job successfully, and sends its result to its requester. The work is done: a result that is not what its type says, or whose type
+/// is none, is sent as plain bytes.
 fn reply(cx: &mut JobContext<'_, (), AnyStore>, answer: Payload) -> Ended {
-    match cx.reply(answer) {
+    let bytes = Payload::bytes(ANY_BYTES, answer.as_bytes());
+    let content_type = answer.content_type().to_owned();
+    let sent = cx.reply(answer).or_else(|error| {
+        tracing::warn!(%error, content_type, "the result is sent as {ANY_BYTES}");
+        cx.reply(bytes)
+    });
+    match sent {
         Ok(_) => Ok(Outcome::Done),
         // A retry would end the same way.
         Err(error) => Err(JobError::fatal(format!("its result can't be sent to who asked for it: {error}"))),
@@ -31,7 +47,9 @@ fn reply(cx: &mut JobContext<'_, (), AnyStore>, answer: Payload) -> Ended {
 /// variables (`JOBWRIGHT_TRACEPARENT`).
 fn trace(job: &Job) -> [(&'static str, Option<String>); 2] {
     let here = job.trace().map(|trace| trace.to_string());
-    let state = here.as_ref().and_then(|_| job.headers.get(TRACESTATE)).cloned();
+    // A job that was sent in SQL may have anything there. Whoever passes a trace on may leave the state out.
+    let fits = |state: &&String| state.len() <= TRACESTATE_MOST && !state.contains(char::is_control);
+    let state = here.as_ref().and_then(|_| job.headers.get(TRACESTATE)).filter(fits).cloned();
     [(TRACEPARENT, here), (TRACESTATE, state)]
 }
 

@@ -8,6 +8,7 @@ use jobwright::config::Backend;
 
 use super::Finding;
 use crate::config::{Action, Settings, other_writers};
+use crate::handlers::fault;
 
 const CHECK: &str = "configuration";
 
@@ -62,26 +63,6 @@ fn programs(settings: &Settings) -> Vec<Finding> {
             )
         })
         .collect()
-}
-
-/// Returns the paths where a program is looked for.
-fn places(program: &str) -> Vec<PathBuf> {
-    if program.contains('/') {
-        return vec![PathBuf::from(program)];
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
-}
-
-/// Returns why a program can't be started.
-fn fault(program: &str) -> Option<&'static str> {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    let there: Vec<_> = places(program).iter().filter_map(|place| std::fs::metadata(place).ok()).collect();
-    if there.iter().any(|about| about.is_file() && about.permissions().mode() & 0o111 != 0) {
-        return None;
-    }
-    Some(if there.is_empty() { "does not exist" } else { "may not be executed" })
 }
 
 /// Finds files with payloads, passwords or keys that every user of this machine may read.

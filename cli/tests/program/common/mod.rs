@@ -159,7 +159,7 @@ impl Sandbox {
 
     /// Starts a worker and reads its output.
     pub(crate) fn worker(&self, args: &[&str]) -> Worker {
-        Worker::start(self.command(&[&["worker"], args].concat()))
+        Worker::start_in(&mut self.command(&[&["worker"], args].concat()))
     }
 }
 
@@ -232,7 +232,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    fn start(mut command: Command) -> Self {
+    /// Starts a worker with this command, and reads its output.
+    pub(crate) fn start_in(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (mut stderr, heard) = (child.stderr.take().unwrap(), said.clone());
