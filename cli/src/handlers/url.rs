@@ -12,7 +12,7 @@ use ureq::http::{HeaderValue, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
 
-use super::{Ended, Stopping, reply, trace};
+use super::{ANY_BYTES, Ended, Stopping, reply, trace};
 
 /// How much of a response is kept.
 const KEPT: u64 = 4 * 1024;
@@ -103,7 +103,10 @@ fn post(agent: &Agent, url: &Secret, job: &Job, longest: Option<usize>) -> Resul
         Ok(answer) => judge(answer, &place, longest),
         // Only the kind of error: other texts may quote the URL.
         Err(ureq::Error::Timeout(what)) => Err(JobError::new(format!("the request to {place} timed out ({what})"))),
-        Err(ureq::Error::Io(error)) => Err(JobError::new(format!("the request to {place} failed: {error}"))),
+        Err(ureq::Error::Io(error)) => {
+            let text = format!("the request to {place} failed: {error}");
+            Err(if is_of_this_node(&error) { JobError::not_here(text) } else { JobError::new(text) })
+        }
         Err(ureq::Error::HostNotFound) => Err(JobError::new(format!("the request to {place} failed: no such host"))),
         Err(ureq::Error::ConnectionFailed) => {
             Err(JobError::new(format!("the request to {place} failed: no connection")))
@@ -113,6 +116,14 @@ fn post(agent: &Agent, url: &Secret, job: &Job, longest: Option<usize>) -> Resul
         }
         Err(error) => Err(JobError::new(format!("the request to {place} failed: {error}"))),
     }
+}
+
+/// Returns whether this node could not even begin the request, because it is out of files, ports or memory.
+fn is_of_this_node(error: &std::io::Error) -> bool {
+    use nix::errno::Errno;
+
+    let local = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS, Errno::EADDRNOTAVAIL];
+    error.raw_os_error().is_some_and(|code| local.contains(&Errno::from_raw(code)))
 }
 
 fn judge(answer: Response<Body>, place: &str, longest: Option<usize>) -> Result<Option<Payload>, JobError> {
@@ -139,7 +150,15 @@ fn judge(answer: Response<Body>, place: &str, longest: Option<usize>) -> Result<
 
 /// Reads the whole body, with its type.
 fn body(answer: Response<Body>, place: &str, longest: usize) -> Result<Payload, JobError> {
-    let content_type = answer.headers().get("content-type").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let header = |name| answer.headers().get(name).map(|value| value.to_str().ok().map(str::trim));
+    let encoded = header("content-encoding").is_some_and(|encoding| !encoding.is_some_and(is_identity));
+    let content_type = match header("content-type") {
+        // No encoding was asked for, and a requester would not know of it.
+        _ if encoded => ANY_BYTES.to_owned(),
+        None => "text/plain".to_owned(),
+        // `reply` looks at the type itself.
+        Some(name) => name.unwrap_or(ANY_BYTES).to_owned(),
+    };
     let mut bytes = Vec::new();
     // One byte more than allowed is enough to refuse it.
     let read = answer.into_body().into_reader().take(longest as u64 + 1).read_to_end(&mut bytes);
@@ -149,7 +168,6 @@ fn body(answer: Response<Body>, place: &str, longest: usize) -> Result<Payload, 
             "the answer of {place} has more than {longest} bytes (`database.max_payload`), too much for a result"
         )));
     }
-    let content_type = content_type.unwrap_or_else(|| "text/plain".to_owned());
     if content_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("application/json"))
         && let Ok(text) = std::str::from_utf8(&bytes)
         && let Ok(json) = Payload::json_text(text.to_owned())
@@ -157,6 +175,10 @@ fn body(answer: Response<Body>, place: &str, longest: usize) -> Result<Payload, 
         return Ok(json);
     }
     Ok(Payload::bytes(content_type, bytes))
+}
+
+fn is_identity(encoding: &str) -> bool {
+    encoding.is_empty() || encoding.eq_ignore_ascii_case("identity")
 }
 
 /// Reads the beginning of the body, as text.
@@ -217,6 +239,14 @@ mod tests {
         let text = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon).unwrap();
         let wait = retry_after(&text).unwrap();
         assert!(wait > Duration::from_secs(50) && wait <= Duration::from_secs(60), "{wait:?}");
+    }
+
+    #[test]
+    fn a_node_without_files_or_ports_does_not_blame_the_job() {
+        let fault = |errno: nix::errno::Errno| is_of_this_node(&std::io::Error::from_raw_os_error(errno as i32));
+        assert!(fault(nix::errno::Errno::EMFILE) && fault(nix::errno::Errno::EADDRNOTAVAIL));
+        assert!(!fault(nix::errno::Errno::ECONNREFUSED) && !fault(nix::errno::Errno::ECONNRESET));
+        assert!(!is_of_this_node(&std::io::Error::other("closed")));
     }
 
     #[test]

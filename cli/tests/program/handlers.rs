@@ -16,6 +16,8 @@ on_both_stores!(
     a_timeout_kills_all_that_was_started,
     output_comes_in_one_piece,
     urls_say_how_it_ended,
+    a_server_that_asks_for_no_delay_burns_no_attempts,
+    an_answer_of_any_type_reaches_who_asked,
 );
 
 /// Runs a worker until no job waits, runs or is a timer.
@@ -35,8 +37,6 @@ fn programs_say_how_it_ended(sandbox: &Sandbox) {
         never = { command = ["sh", "-c", "echo first >&2; echo the reason >&2; exit 65"] }
         fails = { command = ["sh", "-c", "seq 10000 >&2; exit 3"], retry = "fixed(10ms)" }
         killed = { command = ["sh", "-c", "kill -KILL $$"] }
-        missing = { command = ["no-such-program-anywhere"] }
-        denied = { command = ["/dev/null"] }
         unknown = { command = ["sh", "-c", "no-such-program-anywhere"] }
         floods = { command = ["sh", "-c", "yes | head -c 3000000; sleep 100"] }
         deaf = { command = ["true"] }
@@ -47,8 +47,7 @@ fn programs_say_how_it_ended(sandbox: &Sandbox) {
     let never = sandbox.send(&["never"]);
     let fails = sandbox.send(&["fails", "--max-attempts", "2"]);
     let once = |kind: &str| sandbox.send(&[kind, "--max-attempts", "1"]);
-    let (killed, missing, floods) = (once("killed"), once("missing"), once("floods"));
-    let (denied, unknown) = (once("denied"), once("unknown"));
+    let (killed, floods, unknown) = (once("killed"), once("floods"), once("unknown"));
     // More than a pipe holds, for a program that does not read.
     let big = json!("x".repeat(500_000)).to_string();
     let deaf = sandbox.run_with(&["send", "deaf", "-"], big.as_bytes()).success().stdout;
@@ -68,8 +67,7 @@ fn programs_say_how_it_ended(sandbox: &Sandbox) {
     let detail = died(&fails, "exit code 3: 10000", 2);
     assert!(detail.ends_with("9999\n10000\n") && detail.len() <= 4096, "{detail}");
     died(&killed, "killed by signal 9 (SIGKILL)", 1);
-    died(&missing, "there is no such program", 1);
-    died(&denied, "it may not be executed", 1);
+    // What a shell can't find is what the job asked for.
     died(&unknown, "exit code 127", 1);
     died(&floods, "more than 1048576 bytes", 1);
 }
@@ -212,7 +210,15 @@ fn serve() -> (u16, Requests) {
                     } else {
                         status
                     };
+                let long = format!("Content-Type: text/{}\r\n", "x".repeat(300));
                 let extra = match path.as_str() {
+                    "/503-zero" => "Retry-After: 0\r\n",
+                    "/200-no-name" => "Content-Type:\r\n",
+                    "/200-long-name" => &long,
+                    "/200-odd-name" => "Content-Type: text/\u{fc}\r\n",
+                    "/200-nul" => "Content-Type: application/json\r\n",
+                    "/200-gzip" => "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n",
+                    "/200-html" => "Content-Type: text/html\r\n",
                     "/503-soon" => "Retry-After: 1\r\n",
                     "/503-later" => "Retry-After: 3600\r\n",
                     "/503-date" => "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
@@ -222,7 +228,10 @@ fn serve() -> (u16, Requests) {
                 if path == "/200-slow" {
                     std::thread::sleep(Duration::from_secs(5));
                 }
-                let text = format!("the answer is {status}");
+                let text = match path.as_str() {
+                    "/200-nul" => r#"{"a":"\u0000"}"#.to_owned(),
+                    _ => format!("the answer is {status}"),
+                };
                 let _ = write!(
                     stream,
                     "HTTP/1.1 {status} X\r\n{extra}Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
@@ -286,4 +295,46 @@ fn urls_say_how_it_ended(sandbox: &Sandbox) {
     assert_eq!((headers["jobwright-attempt"].as_str(), headers["content-type"].as_str()), ("2", "application/json"));
     assert_eq!(serde_json::from_slice::<serde_json::Value>(body).unwrap(), json!({ "a": 1 }));
     assert!(to("/200").iter().any(|(_, headers, body)| headers["content-type"] == "text/plain" && body == b"hello"));
+}
+
+/// Popular gateways do so, and would have their callers use up all attempts within a moment.
+fn a_server_that_asks_for_no_delay_burns_no_attempts(sandbox: &Sandbox) {
+    let (port, _) = serve();
+    sandbox.configure(&format!("[handlers.t]\nurl = \"http://127.0.0.1:{port}/503-zero\"\nretry = \"fixed(1h)\"\n"));
+    let id = sandbox.send(&["t"]);
+    sandbox.run(&["worker", "--drain"]).success();
+    let job = sandbox.show(&id);
+    assert_eq!((&job["state"], &job["attempt"]), (&json!("timer"), &json!(1)), "{job}");
+    let due: jiff::Timestamp = job["due_at"].as_str().unwrap().parse().unwrap();
+    let wait = due.duration_since(jiff::Timestamp::now()).as_secs();
+    assert!((3000..=3600).contains(&wait), "{job}");
+}
+
+/// The other side did the work. What it says of its answer must not make the job a dead letter.
+fn an_answer_of_any_type_reaches_who_asked(sandbox: &Sandbox) {
+    let (port, _) = serve();
+    let answers = [
+        ("200-no-name", "application/octet-stream"),
+        ("200-long-name", "application/octet-stream"),
+        ("200-odd-name", "application/octet-stream"),
+        ("200-nul", "application/octet-stream"),
+        ("200-gzip", "application/octet-stream"),
+        ("200-html", "text/html"),
+        ("200", "text/plain"),
+    ];
+    let handler =
+        |(path, _): (&str, &str)| format!("{path} = {{ url = \"http://127.0.0.1:{port}/{path}\", reply = true }}\n");
+    sandbox.configure(&format!("[handlers]\n{}", answers.map(handler).concat()));
+    let mut known = Vec::new();
+    for (path, content_type) in answers {
+        let id = sandbox.send(&[path, "--reply-to", "someone", "--correlation-id", path]);
+        sandbox.run(&["worker", "--drain"]).success();
+        sandbox.gone(&id);
+        let mut replies = sandbox.list(&["--queue", "jobwright.reply"]);
+        replies.retain(|reply| !known.contains(&reply["id"]));
+        assert_eq!(replies.len(), 1, "{path}: {replies:?}");
+        let reply = sandbox.show(replies[0]["id"].as_str().unwrap());
+        assert_eq!(reply["payload"]["content_type"], content_type, "{path}: {reply}");
+        known.push(replies[0]["id"].clone());
+    }
 }
