@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// A migration that is embedded in this build.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
-    /// Its number: 1 for the first, without gaps.
+    /// Its number: 1 for the first, and greater than that of the one before.
     pub version: i32,
     /// Its name.
     pub name: &'static str,
@@ -18,7 +18,10 @@ pub struct Migration {
     /// series, so executors of the previous release go on while the schema is upgraded.
     pub min_compatible: i32,
     /// The SQL, with `{schema}` in place of the schema's name.
-    /// It changes one table that others use: it holds the lock of the first while it waits for the next.
+    ///
+    /// A transaction changes one table that others use, because it would hold the lock of the first while it waits for the next. A change of
+    /// several tables has several steps, with the line [`NEXT_STEP`] between them, and each is a transaction of its own. An interrupted change
+    /// begins again with its first step, so each step finds out whether it was made before.
     pub sql: &'static str,
     /// A statement that fills in existing rows after `sql` was committed. It changes a limited number of rows, and runs in transactions of
     /// its own until it changes none. So it must not skip rows that others have locked. Senders of the previous release add rows meanwhile and
@@ -26,7 +29,15 @@ pub struct Migration {
     pub backfill: Option<&'static str>,
 }
 
+/// The line between two steps of a change.
+pub(crate) const NEXT_STEP: &str = "\n-- ==== next transaction ====\n";
+
 impl Migration {
+    /// Returns the steps, in their order.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &'static str> {
+        self.sql.split(NEXT_STEP)
+    }
+
     /// Returns the SHA-256 of the text, as hex. It shows files that were edited after they were applied.
     pub fn checksum(&self) -> String {
         Sha256::digest(self.sql).iter().fold(String::new(), |mut hex, byte| {
@@ -35,6 +46,13 @@ impl Migration {
             hex
         })
     }
+}
+
+/// Returns the changes of this build and, numbered behind them, those of a later one.
+pub(crate) fn later(embedded: &[Migration], more: &[Migration]) -> Vec<Migration> {
+    let next = embedded.last().map_or(1, |newest| newest.version + 1);
+    let more = more.iter().zip(next..).map(|(step, version)| Migration { version, ..*step });
+    embedded.iter().copied().chain(more).collect()
 }
 
 /// The status of a migration in a database.

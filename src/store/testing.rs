@@ -34,7 +34,7 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
     Job { admitted, ..Job::claimed(message, seq, version, attempt, created_at) }
 }
 
-/// Applies these schema changes behind those of this build, as a later build would.
+/// Applies these schema changes behind those of this build, as a later build would, and gives them the next numbers.
 ///
 /// # Errors
 /// As for [`migrate`](super::Schema::migrate).
@@ -45,7 +45,15 @@ pub async fn migrate_postgres(
     store.migrate_with(more).await
 }
 
-/// Does the same with an embedded database.
+/// Applies the schema changes up to this one, as an earlier build did.
+///
+/// # Errors
+/// As for [`migrate`](super::Schema::migrate).
+pub async fn migrate_postgres_to(store: &super::Postgres, version: i32) -> Result<Vec<super::MigrationStatus>> {
+    store.migrate_to(version).await
+}
+
+/// Applies later schema changes to an embedded database, as [`migrate_postgres`] does.
 ///
 /// # Errors
 /// As for [`migrate`](super::Schema::migrate).

@@ -18,7 +18,7 @@ fn refused<V: std::fmt::Debug>(result: Result<V>, why: &str) {
 /// An old build must never touch the schema of a newer one.
 pub(crate) async fn a_newer_schema_is_refused<T: SqlDb>(db: &T) {
     let store = db.jobs();
-    db.pretend_newer(2).await;
+    db.pretend_newer(9999).await;
     refused(store.migrate().await, "too old for");
     refused(store.check_schema().await, "too old for");
     let status = store.migration_status().await.unwrap();
@@ -54,7 +54,8 @@ pub(crate) async fn a_change_fills_in_rows_in_batches<T: SqlDb>(db: &T) {
     }
     let change = [later(T::LATER.0, T::LATER.1)];
     let status = db.migrate_with(&change).await.unwrap();
-    assert!(status.len() == 2 && status.iter().all(|row| row.applied_at.is_some() && row.known), "{status:?}");
+    let last = status.last().unwrap();
+    assert!(last.name == "later" && status.iter().all(|row| row.applied_at.is_some() && row.known), "{status:?}");
     db.change("create table {}proof (n integer check (n = 25)); insert into {}proof select count(*) from {}later")
         .await;
     assert_eq!(db.migrate_with(&change).await.unwrap(), status);
@@ -70,23 +71,25 @@ pub(crate) async fn an_interrupted_change_goes_on<T: SqlDb>(db: &T) {
     let broken = later(T::LATER.0, "insert into nowhere select 1");
     db.migrate_with(&[broken]).await.unwrap_err();
     let status = store.migration_status().await.unwrap();
-    assert!(status.len() == 2 && !status[1].known && status[1].compatible, "{status:?}");
+    let last = status.last().unwrap();
+    assert!(last.name == "later" && !last.known && last.compatible, "{status:?}");
     let status = db.migrate_with(&[later(T::LATER.0, T::LATER.1)]).await.unwrap();
-    assert!(status[1].applied_at.is_some(), "{status:?}");
+    assert!(status.last().unwrap().applied_at.is_some(), "{status:?}");
     db.change("create table {}proof (n integer check (n = 1)); insert into {}proof select count(*) from {}later").await;
 }
 
 /// A change that fails in its middle leaves nothing behind, and neither does one whose entry fails. The next try applies it.
 pub(crate) async fn a_change_that_fails_is_not_applied<T: SqlDb>(db: &T) {
+    let before = db.jobs().migration_status().await.unwrap();
     let half: &str = format!("{}; create table nowhere.at_all (n integer)", T::LATER.0).leak();
     let error = db.migrate_with(&[later(half, T::LATER.1)]).await.unwrap_err();
     assert!(!error.is_retryable(), "{error}");
     db.change(T::NO_ENTRY[0]).await;
     db.migrate_with(&[later(T::LATER.0, T::LATER.1)]).await.unwrap_err();
-    assert_eq!(db.jobs().migration_status().await.unwrap().len(), 1);
+    assert_eq!(db.jobs().migration_status().await.unwrap(), before);
     db.change(T::NO_ENTRY[1]).await;
     let status = db.migrate_with(&[later(T::LATER.0, T::LATER.1)]).await.unwrap();
-    assert!(status[1].applied_at.is_some());
+    assert!(status.last().unwrap().applied_at.is_some());
 }
 
 /// Its table of changes has other columns.

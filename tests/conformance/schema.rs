@@ -30,7 +30,7 @@ pub(crate) async fn twice_is_once<T: TestDb>(_: &T) {
     let (_db, store) = bare::<T>().await;
     let first = store.migrate().await.unwrap();
     assert!(first.iter().all(|row| row.applied_at.is_some() && row.known));
-    assert!(first.iter().zip(1..).all(|(row, version)| row.version == version), "numbered without gaps");
+    assert!(first[0].version == 1 && first.is_sorted_by(|one, next| one.version < next.version), "numbered in order");
     store.check_schema().await.unwrap();
     let id = store.send(job()).await;
     assert_eq!(store.migrate().await.unwrap(), first);

@@ -271,7 +271,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
 
     const NO_ENTRY: [&'static str; 2] = [
         "create function {}no_entry() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
-         create trigger no_entry before insert on {}migration for each row when (new.version = 2) execute function {}no_entry()",
+         create trigger no_entry before insert on {}migration for each row when (new.name = 'later') execute function {}no_entry()",
         "drop trigger no_entry on {}migration",
     ];
 

@@ -150,7 +150,7 @@ impl SqlDb for SqliteDb {
     );
 
     const NO_ENTRY: [&'static str; 2] = [
-        "create trigger no_entry before insert on {}migration when new.version = 2 begin select raise(abort, 'refused'); end",
+        "create trigger no_entry before insert on {}migration when new.name = 'later' begin select raise(abort, 'refused'); end",
         "drop trigger no_entry",
     ];
 

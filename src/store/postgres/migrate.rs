@@ -20,13 +20,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::migration::{self, Applied, Migration, MigrationStatus};
 
 /// All schema changes, in order. A released file is never edited: its checksum is in every database it was applied to.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "schema",
-    min_compatible: 1,
-    sql: include_str!("../../../migrations/postgres/0001_schema.sql"),
-    backfill: None,
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "schema",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0001_schema.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 2,
+        name: "replica identities",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0002_replica_identities.sql"),
+        backfill: None,
+    },
+];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large
 /// table.
@@ -85,19 +94,19 @@ pub(super) fn script(schema: &str) -> String {
     for text in [LOCK, FIRST, LEDGER] {
         let _ = writeln!(script, "{};", render(text, schema).trim_end_matches(';'));
     }
-    for migration in MIGRATIONS {
-        let _ = writeln!(
-            script,
-            "\n-- migration {} ({})\n{}\n{};",
-            migration.version,
-            migration.name,
-            render(migration.sql, schema),
-            // There are no rows to fill in yet.
-            recorded(migration, schema, true)
-        );
-    }
+    script.push_str(&all_of(MIGRATIONS, schema));
     script.push_str("commit;\n");
     script
+}
+
+/// Returns all changes, for a schema that has none of them and no rows that would have to be filled in.
+fn all_of(migrations: &[Migration], schema: &str) -> String {
+    migrations.iter().fold(String::new(), |mut all, migration| {
+        let Migration { version, name, .. } = migration;
+        let (sql, entry) = (render(migration.sql, schema), recorded(migration, schema, true));
+        let _ = writeln!(all, "\n-- migration {version} ({name})\n{sql}\n;{entry};");
+        all
+    })
 }
 
 fn recorded(migration: &Migration, schema: &str, is_filled: bool) -> String {
@@ -159,11 +168,15 @@ pub(super) async fn migrate(shared: &Arc<Shared>, migrations: &[Migration]) -> R
     let end = Instant::now() + PATIENCE;
     let mut pauses = Reconnect::new(LONGEST_PAUSE);
     let mut last = None;
+    let mut made = Made::default();
     loop {
-        let tried = timeout_at(end, apply_next(shared, migrations, end)).await;
+        let tried = timeout_at(end, apply_next(shared, migrations, made, end)).await;
         match tried.map_err(|_| out_of_time(shared, last.as_ref()))?? {
             Tried::Complete => return status(shared, migrations).await,
-            Tried::Applied => pauses.reset(),
+            Tried::Applied(now) => {
+                made = now;
+                pauses.reset();
+            }
             Tried::Locked(error) => {
                 let pause = pauses.next_delay();
                 if Instant::now() + pause > end {
@@ -193,26 +206,33 @@ fn out_of_time(shared: &Shared, last: Option<&Error>) -> Error {
     )
 }
 
+/// How many steps of which change this process has made.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    version: i32,
+    steps: usize,
+}
+
 /// The result of one transaction of a migration.
 enum Tried {
     /// No change is missing.
     Complete,
-    Applied,
+    Applied(Made),
     /// Another transaction holds a lock that it needs.
     Locked(Error),
 }
 
-/// Applies the first change that is missing together with its entry in the table of changes, or fills in some rows of one that was applied.
-/// If the caller gives up, the connection is closed and the server is asked to cancel.
-async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], end: Instant) -> Result<Tried> {
+/// Makes the next step of the first change that is missing, the last one together with its entry in the table of changes, or fills in some rows
+/// of one that was applied. If the caller gives up, the connection is closed and the server is asked to cancel.
+async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], made: Made, end: Instant) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let mut lease = ConnectionLease::new(shared.client(&shared.engine, context).await?, shared);
-    let tried = change(shared, lease.client()?, migrations, end).await?;
-    if matches!(tried, Tried::Applied) {
+    let tried = change(shared, lease.client()?, migrations, made, end).await?;
+    if matches!(tried, Tried::Applied(_)) {
         lease.committing();
     }
     // Whether it really committed is read back by the next try.
-    let over = if matches!(tried, Tried::Applied) { "commit" } else { "rollback" };
+    let over = if matches!(tried, Tried::Applied(_)) { "commit" } else { "rollback" };
     lease.client()?.batch_execute(over).await.map_err(|error| context.explain(error))?;
     let alone = lease.client()?.info.stands_alone();
     lease.finish();
@@ -220,7 +240,7 @@ async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], end: Instant
 }
 
 /// Does the same, up to its commit.
-async fn change(shared: &Shared, conn: &Conn, migrations: &[Migration], end: Instant) -> Result<Tried> {
+async fn change(shared: &Shared, conn: &Conn, migrations: &[Migration], made: Made, end: Instant) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let schema = &shared.config.schema;
     let run = async |sql: &str| conn.batch_execute(&render(sql, schema)).await.map_err(|error| context.explain(error));
@@ -244,18 +264,25 @@ async fn change(shared: &Shared, conn: &Conn, migrations: &[Migration], end: Ins
     // Each statement has the time that is left now: the lock of migrations may have taken most of it.
     run(&format!("set local lock_timeout = {}; set local statement_timeout = {}", LOCK_TIMEOUT.as_millis(), left(end)))
         .await?;
+    let steps = if made.version == step.version { made.steps } else { 0 };
     let changed = match step.backfill {
+        // Nobody else uses a schema without any change. There all of them are one transaction, as in the script, and no row is to be filled in.
+        _ if found.is_empty() => conn.batch_execute(&all_of(migrations, schema)).await,
         Some(backfill) if found.iter().any(|row| row.version == step.version) => {
             fill_in(conn, schema, step, backfill).await
         }
         backfill => {
-            tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
-            let both = format!("{}\n;{}", render(step.sql, schema), recorded(step, schema, backfill.is_none()));
-            conn.batch_execute(&both).await
+            let mut left = step.steps().skip(steps).peekable();
+            let mut sql = render(left.next().unwrap_or_default(), schema);
+            if left.peek().is_none() {
+                tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
+                let _ = write!(sql, "\n;{}", recorded(step, schema, backfill.is_none()));
+            }
+            conn.batch_execute(&sql).await
         }
     };
     match changed {
-        Ok(()) => Ok(Tried::Applied),
+        Ok(()) => Ok(Tried::Applied(Made { version: step.version, steps: steps + 1 })),
         Err(error) if error.code().is_some_and(|code| RETRIED.contains(code)) => {
             Ok(Tried::Locked(context.explain(error)))
         }

@@ -11,6 +11,7 @@ use super::migrate;
 use super::server::ServerLabel;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
+use crate::store::migration::later;
 use crate::store::{Migration, MigrationStatus};
 
 /// The time limit for creating or dropping a schema while others do the same.
@@ -18,7 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Postgres {
     pub(crate) async fn migrate_with(&self, more: &[Migration]) -> Result<Vec<MigrationStatus>> {
-        migrate::migrate(&self.0, &[migrate::MIGRATIONS, more].concat()).await
+        migrate::migrate(&self.0, &later(migrate::MIGRATIONS, more)).await
+    }
+
+    pub(crate) async fn migrate_to(&self, version: i32) -> Result<Vec<MigrationStatus>> {
+        let older: Vec<_> = migrate::MIGRATIONS.iter().filter(|step| step.version <= version).copied().collect();
+        migrate::migrate(&self.0, &older).await
     }
 
     pub(crate) async fn travel(&self, by: Duration) -> Result<()> {

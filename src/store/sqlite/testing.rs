@@ -7,6 +7,7 @@ use rusqlite::named_params;
 use super::database::Sqlite;
 use super::migrate::MIGRATIONS;
 use crate::error::Result;
+use crate::store::migration::later;
 use crate::store::{Migration, MigrationStatus};
 
 const TRAVEL: &str = include_str!("sql/travel.sql");
@@ -14,7 +15,7 @@ const TRAVEL: &str = include_str!("sql/travel.sql");
 impl Sqlite {
     pub(crate) async fn migrate_with(&self, more: &[Migration]) -> Result<Vec<MigrationStatus>> {
         // A connection runs its work on another thread, which needs them for as long as it takes. Tests have few.
-        self.0.migrate([MIGRATIONS, more].concat().leak()).await
+        self.0.migrate(later(MIGRATIONS, more).leak()).await
     }
 
     pub(crate) async fn travel(&self, by: Duration) -> Result<()> {

@@ -25,8 +25,8 @@ const HOOKS: [(&str, &str, &str); 4] = [
     ),
     (
         "src/store/postgres/migrate.rs",
-        "render(step.sql, schema), recorded(step, schema, ",
-        "render(crate::planted::sql(step.sql), schema), recorded(step, schema, ",
+        "render(migration.sql, schema), recorded(migration, schema, ",
+        "render(crate::planted::sql(migration.sql), schema), recorded(migration, schema, ",
     ),
     (
         "src/store/sqlite/statements.rs",
