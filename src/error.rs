@@ -103,6 +103,8 @@ struct Inner {
     already_logged: bool,
     /// It is known that nothing was kept.
     kept_nothing: bool,
+    /// The database would refuse every other statement of this sort too.
+    refuses_all: bool,
 }
 
 /// An error, for people and for programs.
@@ -116,6 +118,7 @@ impl Error {
             source: None,
             already_logged: false,
             kept_nothing: false,
+            refuses_all: false,
         }))
     }
 
@@ -126,9 +129,15 @@ impl Error {
 
     /// Copies the error for another caller that it affects.
     pub(crate) fn for_another(&self) -> Self {
-        let Inner { kind, message, source, already_logged, kept_nothing } = &*self.0;
-        let (kind, already_logged, kept_nothing) = (*kind, *already_logged, *kept_nothing);
-        Self(Box::new(Inner { kind, message: message.clone(), source: source.clone(), already_logged, kept_nothing }))
+        let Inner { kind, message, source, already_logged, kept_nothing, refuses_all } = &*self.0;
+        Self(Box::new(Inner {
+            kind: *kind,
+            message: message.clone(),
+            source: source.clone(),
+            already_logged: *already_logged,
+            kept_nothing: *kept_nothing,
+            refuses_all: *refuses_all,
+        }))
     }
 
     /// Marks the error as part of an outage, which is logged once for everything that it affects.
@@ -151,6 +160,18 @@ impl Error {
     /// Whether it is known that nothing was kept. Otherwise something may have been.
     pub(crate) fn kept_nothing(&self) -> bool {
         self.0.kept_nothing
+    }
+
+    /// Marks the error as one that no job and no message is to blame for: the database refuses every statement of this sort, for lack of a
+    /// right for example.
+    pub(crate) fn refusing_all(mut self) -> Self {
+        self.0.refuses_all = true;
+        self
+    }
+
+    /// Whether the database refuses every statement of this sort, until somebody changes something there.
+    pub(crate) fn refuses_all(&self) -> bool {
+        self.0.refuses_all
     }
 
     /// Whether the call may have taken effect although no good answer came.

@@ -80,6 +80,7 @@ pub(crate) async fn in_parts<T, F, A>(
     A: Future<Output = Result<()>>,
 {
     let mut delays = Reconnect::new(PAUSE);
+    let mut told = false;
     // A stack: the last entry is the next one.
     let mut todo = vec![(0..count, 0)];
     while let Some((part, failed)) = todo.pop() {
@@ -95,6 +96,15 @@ pub(crate) async fn in_parts<T, F, A>(
             Err(error) => error,
         };
         let mut failed = failed;
+        if error.refuses_all() {
+            // No message is to blame, and none is lost: they wait until somebody changes something there.
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!(%error, what, "the database refuses whatever comes from the broker; it waits until that is taken");
+            }
+            tokio::time::sleep(delays.next_delay()).await;
+            todo.push((part, failed));
+            continue;
+        }
         if error.is_retryable() {
             warn_of!(error, what, count = part.len(), "the store did not take what came from the broker; trying again");
             until_answered(&mut delays, &mut alive).await;

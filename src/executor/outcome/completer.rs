@@ -14,6 +14,7 @@ use crate::error::{Error, Result, warn_of};
 use crate::executor::node::in_flight::{GroupLease, InFlight};
 use crate::executor::node::stats::{Counters, add};
 use crate::executor::outcome::group_run::{GroupClaimer, GroupRun};
+use crate::executor::outcome::kept::{Keep, Kept};
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::message::WakeUp;
 use crate::store::{GroupClaim, GroupsClaimed, Hint, MAX_HIDDEN, Outcomes, Settlement, Verdict};
@@ -98,18 +99,26 @@ impl Completer {
     /// Runs until every outcome is recorded and all workers are gone (or `finish` is cancelled), or the lease is lost.
     pub(crate) async fn run(self, mut completions: mpsc::Receiver<Completion>) {
         let mut batch = Vec::with_capacity(BATCH);
+        let mut kept = Kept::default();
         let mut finishing = false;
+        let mut all_gone = false;
         loop {
             tokio::select! {
-                received = completions.recv_many(&mut batch, BATCH) => if received == 0 { return },
+                received = completions.recv_many(&mut batch, BATCH), if !all_gone && kept.len() < BACKLOG => all_gone = received == 0,
+                () = kept.due() => {}
                 () = self.lost.cancelled() => return,
                 () = self.finish.cancelled(), if !finishing => {
                     finishing = true;
                     completions.close();
                 }
             }
+            if all_gone && kept.is_empty() {
+                return;
+            }
             self.gather(&mut completions, &mut batch).await;
-            self.write(&mut batch).await;
+            let (done, settled) = kept.take();
+            batch.extend(done.into_iter().map(Completion::Done).chain(settled.into_iter().map(Completion::Settled)));
+            self.write(&mut batch, &mut kept).await;
         }
     }
 
@@ -129,8 +138,8 @@ impl Completer {
         }
     }
 
-    /// Records outcomes. Returns the jobs whose outcome was accepted.
-    pub(crate) async fn write(&self, batch: &mut Vec<Completion>) -> Vec<JobId> {
+    /// Records outcomes. Returns the jobs whose outcome was accepted. Keeps those that the database refuses through no fault of their jobs.
+    pub(crate) async fn write(&self, batch: &mut Vec<Completion>, kept: &mut Kept) -> Vec<JobId> {
         let mut done = Vec::with_capacity(batch.len());
         let mut settled = Vec::new();
         let mut group_runs = Vec::new();
@@ -148,7 +157,7 @@ impl Completer {
             accepted = self.complete_and_claim_next(group_runs, &mut done).await;
         }
         if !done.is_empty() {
-            let completed = self.complete(done).await;
+            let completed = self.complete(done, kept).await;
             if accepted.is_empty() {
                 accepted = completed;
             } else {
@@ -156,12 +165,9 @@ impl Completer {
             }
         }
         if !settled.is_empty() {
-            accepted.extend(self.settle(settled).await);
+            accepted.extend(self.settle(settled, kept).await);
         }
-        for done in waiting {
-            // The receiver may be gone.
-            let _ = done.send(());
-        }
+        kept.tried(waiting);
         accepted
     }
 
@@ -272,8 +278,8 @@ impl Completer {
         accepted
     }
 
-    async fn complete(&self, fences: Vec<Fence>) -> Vec<JobId> {
-        let accepted = self.record(&fences).await;
+    async fn complete(&self, mut fences: Vec<Fence>, kept: &mut Kept) -> Vec<JobId> {
+        let accepted = self.record(&mut fences, kept).await;
         add(&self.counters.done, accepted.len());
         self.wakeup.job_waiters.notify(accepted.iter().copied());
         self.refused("done", fences.len() - accepted.len());
@@ -281,8 +287,8 @@ impl Completer {
         accepted
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Vec<JobId> {
-        let accepted = self.record(&settlements).await;
+    async fn settle(&self, mut settlements: Vec<Settlement>, kept: &mut Kept) -> Vec<JobId> {
+        let accepted = self.record(&mut settlements, kept).await;
         let timers = settlements.iter().any(|s| matches!(s.verdict, Verdict::Retry(_) | Verdict::Snooze(_)));
         let released = settlements.iter().any(|s| s.verdict == Verdict::Release);
         self.wakeup.notify(timers.then_some(Hint::Timer).into_iter().chain(released.then_some(Hint::Any)));
@@ -318,11 +324,12 @@ impl Completer {
     }
 
     /// Records items whatever it takes: again after an outage, and in halves after a refusal of the whole batch, so that one bad item can't
-    /// hold up the others. Returns the jobs whose outcomes were accepted.
-    async fn record<T: Record>(&self, items: &[T]) -> Vec<JobId> {
+    /// hold up the others. Returns the jobs whose outcomes were accepted. Moves out of the items those that are kept for later.
+    async fn record<T: Record>(&self, items: &mut Vec<T>, kept: &mut Kept) -> Vec<JobId> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         let mut accepted = Vec::new();
-        let mut rest = items;
+        let mut refused = None;
+        let mut rest = &items[..];
         let mut part = items.len();
         while !rest.is_empty() && !self.lost.is_cancelled() {
             part = part.min(rest.len());
@@ -334,6 +341,13 @@ impl Completer {
                         accepted.extend(ids);
                     }
                     rest = &rest[part..];
+                    part *= 2;
+                }
+                // One alone tells whether it was refused on account of another, and costs little each time if all are.
+                Err(error) if error.refuses_all() && part > 1 => part = 1,
+                Err(error) if error.refuses_all() => {
+                    refused = Some((items.len() - rest.len(), error));
+                    break;
                 }
                 Err(error) if error.is_retryable() => {
                     warn_of!(error, waiting = rest.len(), "outcomes could not be recorded; trying again");
@@ -349,6 +363,12 @@ impl Completer {
                     rest = &rest[1..];
                 }
             }
+        }
+        if let Some((first, error)) = refused {
+            let mut left = items.split_off(first);
+            // Another one is the first next time, so that this one can't hold up the others if it alone is refused.
+            left.rotate_left(1);
+            kept.keep(left, &error);
         }
         accepted
     }
@@ -396,7 +416,7 @@ impl Completer {
 
 /// An outcome that a store can record.
 #[async_trait]
-trait Record: Sized + Sync {
+trait Record: Keep + Sync {
     /// Returns the claim whose outcome this is.
     fn fence(&self) -> Fence;
 

@@ -3,3 +3,4 @@
 pub(crate) mod completer;
 pub(crate) mod failure_policy;
 pub(crate) mod group_run;
+pub(crate) mod kept;

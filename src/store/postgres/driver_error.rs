@@ -99,6 +99,10 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
         c if *c == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => {
             (ErrorKind::Aborted, "the server ended a transaction that was idle for too long; run it again")
         }
+        // The role or the database may have a `lock_timeout`.
+        c if *c == SqlState::LOCK_NOT_AVAILABLE => {
+            (ErrorKind::Busy, "another session held a lock for too long (`lock_timeout`); nothing of it was kept")
+        }
         c if *c == SqlState::TOO_MANY_CONNECTIONS => (ErrorKind::Busy, "the server has no connection left"),
         c if *c == SqlState::INVALID_PASSWORD || *c == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             (ErrorKind::Config, "check user and password in the database URL")
@@ -115,7 +119,7 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
             "this node was declared dead, or claims and heartbeats reach different servers: check the hosts of the database URL",
         ),
         c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
-            (ErrorKind::Database, "grant the role what docs/operations.md lists")
+            (ErrorKind::Database, "`jobwright grants PURPOSE ROLE` lists what a role needs")
         }
         // PgBouncer's own message, which is always in English.
         c if *c == SqlState::PROTOCOL_VIOLATION && db.message().contains("statement pooling mode") => (
@@ -149,6 +153,22 @@ pub(super) fn role_changed(error: &PgError) -> bool {
         *code == SqlState::READ_ONLY_SQL_TRANSACTION
             || *code == SqlState::ADMIN_SHUTDOWN
             || *code == SqlState::CRASH_SHUTDOWN
+    })
+}
+
+/// Returns whether the server would refuse every other statement of this sort too, whatever values it has, until somebody changes something there.
+pub(super) fn refuses_all(error: &PgError) -> bool {
+    error.code().is_some_and(|code| {
+        // A table without a replica identity that is published, for example.
+        *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+            || *code == SqlState::INSUFFICIENT_PRIVILEGE
+            || *code == SqlState::UNDEFINED_TABLE
+            || *code == SqlState::UNDEFINED_COLUMN
+            || *code == SqlState::UNDEFINED_FUNCTION
+            || *code == SqlState::UNDEFINED_OBJECT
+            || *code == SqlState::INVALID_SCHEMA_NAME
+            // Files of the server that can't be read or written.
+            || code.code().starts_with("58")
     })
 }
 

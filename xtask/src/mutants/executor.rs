@@ -4,6 +4,13 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "what-is-refused-to-all-is-blamed-on-one",
+        "src/executor/outcome/completer.rs",
+        "                Err(error) if error.refuses_all() => {\n",
+        "                Err(error) if !$on && error.refuses_all() => {\n",
+        "binary(system) & test(/^executor::outcomes_of_all::/)",
+    ),
+    of(
         "kinds-of-which-there-are-none-are-looked-for-among-the-dead",
         "src/executor/dispatch/scan.rs",
         "if self.floor.len() < RANKS || self.floor.contains_key(rank) {",
