@@ -10,7 +10,7 @@ use super::cancel::cancel;
 use super::connect::Conn;
 use super::driver_error::{role_changed, stale_statement};
 use super::error::{ErrorContext, lost_connection, unanswered};
-use super::pool::{ENGINE_CONNECTIONS, Object, Pool};
+use super::pool::{ENGINE_CONNECTIONS, Object, Pool, reset};
 use super::shared::Shared;
 use super::statements::Statement;
 use crate::error::{Error, Result};
@@ -192,15 +192,22 @@ impl Shared {
         self.engine.manager().forget_statements();
     }
 
-    /// Returns a connection to its pool, unless it is retired.
+    /// Returns a connection to its pool, unless it is retired. The session is reset first if code of others had it: what that has set, such as a
+    /// tenant or a search path, must not reach the next user. Behind a pooler another client may have the session by now.
     pub(super) fn give_back(&self, object: Object) {
         if self.target.is_retired(&object.info) {
             drop(Object::take(object));
+        } else if object.info.was_lent() && !self.pgbouncer {
+            reset(object);
         }
     }
 
     /// Reacts to a server error: if the server's role has changed or it is shutting down, drops all idle connections to it.
+    /// If a cached statement is gone on the server, because a handler deallocated all, drops those of this connection.
     pub(super) fn heed(&self, conn: &Conn, error: &tokio_postgres::Error) {
+        if stale_statement(error) {
+            conn.statement_cache.clear();
+        }
         if !role_changed(error) || !self.target.retire(&conn.info.endpoint) {
             return;
         }

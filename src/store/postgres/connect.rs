@@ -76,12 +76,29 @@ pub(super) struct ConnInfo {
     made: Instant,
     /// Whether the server reported that a commit may exist on this server only.
     alone: AtomicBool,
+    /// Whether code of others had the connection, and may have changed its session.
+    lent: AtomicBool,
 }
 
 impl ConnInfo {
     /// Returns whether a commit since the last call may exist on this server only.
     pub(super) fn stands_alone(&self) -> bool {
         self.alone.swap(false, Ordering::Acquire)
+    }
+
+    /// Notes that code of others gets the connection.
+    pub(super) fn lend(&self) {
+        self.lent.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether its session may differ from that of a new connection.
+    pub(super) fn was_lent(&self) -> bool {
+        self.lent.load(Ordering::Relaxed)
+    }
+
+    /// Notes that its session is as it was at first.
+    pub(super) fn is_reset(&self) {
+        self.lent.store(false, Ordering::Relaxed);
     }
 }
 
@@ -255,7 +272,8 @@ impl Target {
             Endpoint::Tcp { address, name } => config.host(name).hostaddr(address.ip()).port(address.port()),
         };
         let (client, connection) = config.connect(self.tls()).await.map_err(Failure::Driver)?;
-        let info = Arc::new(ConnInfo { endpoint, made: Instant::now(), alone: AtomicBool::new(false) });
+        let (alone, lent) = (AtomicBool::new(false), AtomicBool::new(false));
+        let info = Arc::new(ConnInfo { endpoint, made: Instant::now(), alone, lent });
         let driving = tokio::spawn(drive(connection, info.clone(), self.clone(), heard));
         // Dropping this ends the connection.
         let client = ClientWrapper::new(client, driving);

@@ -50,7 +50,11 @@ impl<'t> PgTransactionRef<'t> {
     /// Sets, releases or rolls back to a savepoint.
     pub(crate) async fn savepoint(&self, sql: &str) -> Result<()> {
         let context = ErrorContext { what: "flush job messages", label: &self.shared.label };
-        timeout(self.shared.call_timeout, self.batch_execute(sql))
+        let client: &Client = match &self.owner {
+            Owner::Context { connection, .. } => connection,
+            Owner::Caller(client) => client,
+        };
+        timeout(self.shared.call_timeout, client.batch_execute(sql))
             .await
             .map_err(|_| context.timeout(self.shared.call_timeout))?
             .map_err(|error| context.explain(error))
@@ -83,7 +87,10 @@ impl Deref for PgTransactionRef<'_> {
 
     fn deref(&self) -> &Client {
         match &self.owner {
-            Owner::Context { connection, .. } => connection,
+            Owner::Context { connection, .. } => {
+                connection.info.lend();
+                connection
+            }
             Owner::Caller(client) => client,
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult, Timeouts};
+use tokio::time::timeout;
 
 use super::connect::{Conn, Failures, Target};
 use crate::config::DatabaseConfig;
@@ -21,6 +22,8 @@ pub(super) type PoolError = managed::PoolError<Failures>;
 pub(super) struct Manager {
     target: Target,
     session: Option<String>,
+    /// Whether sessions are reset.
+    resets: bool,
     /// How often the prepared statements of all connections were invalidated.
     edition: AtomicU64,
 }
@@ -69,6 +72,10 @@ impl managed::Manager for Manager {
         if self.target.is_retired(&pooled.info) {
             return Err(RecycleError::message("its server has changed its role"));
         }
+        // The runtime may have ended before the reset did. A pooler's sessions are shared and are not reset.
+        if self.resets && pooled.info.was_lent() {
+            return Err(RecycleError::message("its session was not reset"));
+        }
         let edition = self.edition.load(Ordering::Acquire);
         if pooled.edition != edition {
             pooled.edition = edition;
@@ -78,9 +85,37 @@ impl managed::Manager for Manager {
     }
 }
 
+/// Makes a session like a new one, except that prepared statements stay: settings, role, cursors, notifications, locks, temporary tables, and what
+/// `currval` remembers. A role may have another one as its setting, so that is set again after the session's user.
+const RESET: &str = "reset session authorization; reset role; reset all; close all; unlisten *; \
+     select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences";
+
+/// How long a reset may take. Dropping many temporary tables takes a while.
+const RESET_WITHIN: Duration = Duration::from_secs(5);
+
+/// Resets the session of a connection, then returns it to its pool. If that fails, the connection is closed. The caller does not wait.
+pub(super) fn reset(object: Object) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        drop(Object::take(object));
+        return;
+    };
+    let pool = Object::pool(&object);
+    let session = pool.as_ref().and_then(|pool| pool.manager().session.as_deref()).unwrap_or_default();
+    let reset = format!("{RESET}; {session}");
+    runtime.spawn(async move {
+        match timeout(RESET_WITHIN, object.batch_execute(&reset)).await {
+            Ok(Ok(())) => object.info.is_reset(),
+            failed => {
+                tracing::debug!(?failed, "the session of a connection could not be reset; it is closed");
+                drop(Object::take(object));
+            }
+        }
+    });
+}
+
 impl Target {
     pub(super) fn pool(&self, config: &DatabaseConfig, size: usize, session: Option<String>) -> Result<Pool> {
-        let manager = Manager { target: self.clone(), session, edition: AtomicU64::new(0) };
+        let manager = Manager { target: self.clone(), session, resets: !config.pgbouncer, edition: AtomicU64::new(0) };
         managed::Pool::builder(manager)
             .max_size(size)
             .runtime(Runtime::Tokio1)
@@ -99,12 +134,12 @@ fn statement_timeout(config: &DatabaseConfig) -> Duration {
 
 /// Returns the settings of the engine's connections. Their statements must use indexes whatever the statistics say: on a queue that was
 /// empty when last analysed, a sequential scan looks cheap but reads every row that died since. Warnings must also get through, because
-/// they report a server's doubts about a commit.
+/// they report a server's doubts about a commit. Nothing that others have put into a schema of the role's search path may get into them.
 pub(super) fn engine_session(config: &DatabaseConfig) -> Option<String> {
     // A pooler shares sessions, so settings made there would leak to other clients.
     (!config.pgbouncer).then(|| {
         format!(
-            "set statement_timeout = {}; set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \
+            "set search_path = pg_catalog, pg_temp; set statement_timeout = {}; set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \
              set plan_cache_mode = force_generic_plan; set default_transaction_isolation = 'read committed'; \
              set client_min_messages = warning",
             statement_timeout(config).as_millis()

@@ -32,6 +32,10 @@ const COMMIT: &str = "select transaction_timestamp() <> statement_timestamp(); c
 /// a shared reference works here: `execute`, `query`, `copy_in`, pipelining. Use [`prepare_cached`](Self::prepare_cached) for statements
 /// that are prepared once per connection.
 ///
+/// What it sets in its session (`set`, temporary tables, `listen`, advisory locks of the session) ends with the transaction: the connection is reset
+/// before its next user gets it. Behind a transaction pooler (`database.pgbouncer`) that is not possible: there use `set local` and locks of the
+/// transaction.
+///
 /// The context commits, because its messages belong to the same commit: do not run `COMMIT` or `ROLLBACK` by hand (`SAVEPOINT` is fine). A
 /// statement that fails aborts the transaction, and the context's commit reports that. Dropping the transaction rolls it back.
 pub struct PgTransaction {
@@ -141,7 +145,9 @@ impl Deref for PgTransaction {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        self.connection()
+        let connection = self.connection();
+        connection.info.lend();
+        connection
     }
 }
 

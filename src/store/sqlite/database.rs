@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::identity::Identity;
@@ -86,6 +87,7 @@ impl Sqlite {
             call_timeout,
             connect_timeout,
             writer,
+            lent: AtomicBool::new(false),
             checks,
             queries,
             history,

@@ -40,6 +40,7 @@ mod rows;
 mod rules;
 mod schedules;
 mod serial_connection;
+mod session;
 mod settle;
 mod shared;
 mod statements;

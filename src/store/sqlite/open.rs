@@ -16,12 +16,12 @@ pub(super) const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
 
 /// Settings of each connection. Synchronous is FULL, because "committed" must survive a power failure. Foreign keys are off, as is SQLite's
 /// default: the bundled build turns them on, but the file is the user's own. The WAL is truncated after a long reader let it grow.
-const SETTINGS: &str = "pragma synchronous = full; pragma foreign_keys = off; pragma temp_store = memory; \
+pub(super) const SETTINGS: &str = "pragma synchronous = full; pragma foreign_keys = off; pragma temp_store = memory; \
                         pragma journal_size_limit = 67108864;";
 
 /// How long SQLite itself waits for writers of other processes, before this program checks its deadline again. Short, because SQLite's own
 /// waits grow to 100 ms, and a heartbeat would lose every race against a busy process.
-const LOCK_WAIT: Duration = Duration::from_millis(10);
+pub(super) const LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// Held while a file is created. The system drops all locks of a process on a file when the process closes any descriptor of it. So SQLite must
 /// not open the file before the descriptor that created it is closed, or it would lose its locks without knowing.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::identity::Identity;
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     pub(super) call_timeout: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) writer: SerialConnection,
+    /// Whether code of others had the connection that writes since it was last reset.
+    pub(super) lent: AtomicBool,
     /// For the engine's short checks.
     pub(super) checks: SerialConnection,
     /// For operators, whose queries may take a while.

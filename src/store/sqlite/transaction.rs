@@ -1,6 +1,7 @@
 //! The transaction that a context gives to its user.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rusqlite::{Connection, Params, Row};
@@ -23,6 +24,9 @@ const BY_STATEMENT: &str =
 const BY_CANCEL: &str = "a call on it was cancelled before it had finished";
 
 /// An open transaction of the embedded database. It holds the write lock, so every other writer waits: keep it short.
+///
+/// What it sets on the connection ends with it: before the next transaction, temporary tables are dropped, other files detached, and settings
+/// (`pragma`) are as before. Functions and hooks that it adds stay.
 ///
 /// Dropping it rolls back, and so does dropping the future of one of its calls before it has finished. It must not be ended by SQL:
 /// [`commit`](UnitOfWork::commit) would then return an error.
@@ -105,6 +109,9 @@ impl SqliteTransaction {
         &mut self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
+        if matches!(self.at, At::Held(_)) {
+            self.store.lent.store(true, Ordering::Release);
+        }
         let value = self.work("run a statement", None, work).await?;
         value.map_err(|error| refused(error, &self.store.label))
     }

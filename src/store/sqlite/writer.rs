@@ -1,5 +1,6 @@
 //! How the engine reads and writes: each call is one transaction on one connection, with a deadline.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use tokio::time::Instant;
 
 use super::error::{Failure, Work, is_busy};
 use super::serial_connection::{ConnectionGuard, SerialConnection};
+use super::session::reset;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -23,8 +25,22 @@ pub(super) fn now() -> i64 {
 }
 
 impl Shared {
-    /// Waits for the connection that writes.
-    pub(super) async fn take_writer(&self, tried: &str, deadline: Instant) -> Result<ConnectionGuard> {
+    /// Waits for the connection that writes. It is reset first if code of others had it: what that has set must not reach the next user.
+    pub(super) async fn take_writer(&self, tried: &'static str, deadline: Instant) -> Result<ConnectionGuard> {
+        let guard = self.wait_for_writer(tried, deadline).await?;
+        if !self.lent.swap(false, Ordering::AcqRel) {
+            return Ok(guard);
+        }
+        let (guard, done) = guard.run(tried, Some(deadline + SLACK), reset).await?;
+        if let Err(error) = done {
+            // Tried again by the next user; what is left may not be in the way of this one.
+            self.lent.store(true, Ordering::Release);
+            tracing::warn!(%error, "the connection of the embedded database could not be reset after a handler had it");
+        }
+        Ok(guard)
+    }
+
+    async fn wait_for_writer(&self, tried: &str, deadline: Instant) -> Result<ConnectionGuard> {
         self.writer.take(deadline).await.ok_or_else(|| {
             Error::new(
                 ErrorKind::Busy,
