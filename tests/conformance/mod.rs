@@ -42,6 +42,7 @@ mod rates;
 mod refused_nodes;
 mod release_lost;
 mod release_unknown;
+mod replica_identities;
 mod retry_cancel_delete;
 mod schedules;
 mod schema;
@@ -162,6 +163,7 @@ conformance! {
             leases_run_out_in_batches
             an_extended_lease_holds
             an_extension_without_a_length
+            what_a_report_is_judged_by
             a_very_long_lease
             cancel_refuses_the_report
             its_id_is_taken
@@ -659,6 +661,11 @@ conformance! {
             a_lease_outlives_a_commit_under_way
             from_a_transaction
             many_at_once
+        }
+        replica_identities {
+            each_table_has_one
+            an_older_schema_gets_them
+            a_table_in_use_holds_up_no_other
         }
         unique_key_rows {
             none_is_left

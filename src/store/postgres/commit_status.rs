@@ -88,7 +88,8 @@ async fn ask(shared: &Arc<Shared>, xid: &str, evidence: &Evidence, begun: std::t
     let witness = !shared.pgbouncer && same && Object::metrics(&client).created < begun;
     let look = async {
         let client = &client;
-        let status = client.query_typed("select pg_xact_status($1::text::xid8)", &[(&xid, Type::TEXT)]).await.ok()?;
+        let status =
+            client.query_typed("select pg_catalog.pg_xact_status($1::text::xid8)", &[(&xid, Type::TEXT)]).await.ok()?;
         match (rows::get::<Option<&str>>(status.first()?, 0).ok()??, witness, evidence.job) {
             ("aborted", ..) => Some(CommitStatus::Aborted),
             ("committed", true, _) => replicated(client).await,
@@ -112,7 +113,8 @@ async fn ask(shared: &Arc<Shared>, xid: &str, evidence: &Evidence, begun: std::t
 /// standby was cancelled. A later commit whose wait was not cancelled proves that the standby has both. Returns `None` if the standby does
 /// not have it yet.
 async fn replicated(client: &Conn) -> Option<CommitStatus> {
-    let rows = client.query_typed("select current_setting('synchronous_standby_names') <> ''", &[]).await.ok()?;
+    let rows =
+        client.query_typed("select pg_catalog.current_setting('synchronous_standby_names') <> ''", &[]).await.ok()?;
     if rows::get::<bool>(rows.first()?, 0).ok()? {
         // The smallest write whose commit waits for the standby.
         client.query_typed("select pg_catalog.pg_logical_emit_message(true, 'jobwright', '')", &[]).await.ok()?;

@@ -35,6 +35,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0002_replica_identities.sql"),
         backfill: None,
     },
+    Migration {
+        version: 20,
+        name: "search paths",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0020_search_paths.sql"),
+        backfill: None,
+    },
 ];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large

@@ -42,6 +42,7 @@ mod parameters;
 mod pool;
 mod primaries;
 mod progress;
+mod qualify;
 mod queue_capacity;
 mod range;
 mod receive;

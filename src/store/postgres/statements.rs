@@ -2,6 +2,7 @@
 
 use tokio_postgres::types::Type;
 
+use super::qualify::qualified;
 use super::{job_columns, parameters};
 use crate::config::Keep;
 use crate::store::HistoryOutcome;
@@ -99,7 +100,7 @@ impl Statement {
     /// out: without them the text is shorter to send and to look up on each call.
     fn new(name: &str, file: &str, schema: &str, keep: Keep) -> Self {
         let (sql, types) = parameters::positional(&render_keeping(file, schema, keep));
-        Self { sql: format!("/* jobwright {name} */\n{}", without_comments(&sql)), types }
+        Self { sql: format!("/* jobwright {name} */\n{}", qualified(&without_comments(&sql))), types }
     }
 }
 
@@ -143,7 +144,7 @@ statements! {
     external_late, expire_external, receive, submission_digests, remember_submissions, prune_submissions, maintenance_due, repair_unblocks,
     repair_rates, repair_leases, repair_lives, repair_timer_lives, repair_retries, repair_uniques, clock_skew, admit_check, admit_lock,
     admit_candidates, admit_usage, admit_apply, aging_queues, age, prune_rate_log, permit_faults, overdue_unblocks, rules, put_rule,
-    live_nodes, permit_running, notify, status_queues, status_nodes, list, show, show_bare, count, count_some, retry, retry_spread,
+    live_nodes, permit_running, notify, status_queues, status_nodes, list, show, show_bare, show_external, count, count_some, retry, retry_spread,
     dead_letter_groups, choose, list_ids, suspend, resume, run_now, change_idle, change_waiting, stale_claims, evict, audit, audit_write,
     audit_count, cancel, delete, schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update,
     schedule_delete, schedule_lock, schedule_fired,
@@ -151,7 +152,7 @@ statements! {
 
 /// Returns a statement as it is sent, but for its name and with its comments.
 pub(in crate::store) fn rendered(sql: &str, schema: &str) -> String {
-    parameters::positional(&render(sql, schema)).0
+    qualified(&parameters::positional(&render(sql, schema)).0)
 }
 
 /// Returns all statements as they are sent: name, text, and parameter types.

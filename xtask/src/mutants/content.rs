@@ -293,7 +293,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-is-set-aside-spoils-its-deliveries",
         "src/store/postgres/sql/park_unreadable.sql",
-        "((j.version::int8 + 1) & 2147483647)::int4",
+        "((j.version::int8 + 1) & 2147483647::int8)::int4",
         "j.version",
         "test(=hostile_input::oversized_numbers::a_delivered_bomb_that_cannot_be_buried_is_set_aside)",
     ),

@@ -3,6 +3,27 @@
 use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
+    of(
+        "a-table-has-no-replica-identity",
+        "migrations/postgres/0002_replica_identities.sql",
+        "alter table {schema}.unblock replica identity full;",
+        "select 1;",
+        "binary(stores) & test(/postgres::replica_identities::each_table_has_one/)",
+    ),
+    of(
+        "an-operator-of-somebody-else-fits-better",
+        "src/store/postgres/sql/put_off.sql",
+        ":delay_us::float8 * interval",
+        ":delay_us * interval",
+        "binary(system) & test(/^executor::search_path::each_statement/)",
+    ),
+    of(
+        "a-report-is-judged-by-any-hand-out",
+        "src/store/postgres/sql/show_external.sql",
+        "where id = :id and version = :version",
+        "where id = :id and :version is not null",
+        "binary(stores) & test(/postgres::external::what_a_report_is_judged_by/)",
+    ),
     // Ways to rows.
     of(
         "any-id-through-all-that-is-blocked",
@@ -92,7 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "nobody-hears-of-a-reply",
         "src/store/postgres/sql/complete_external.sql",
-        "(headers ? 'replyTo') is true as replies, admitted",
+        "(headers ? 'replyTo'::text) is true as replies, admitted",
         "false as replies, admitted",
         "binary(stores) & test(/^conformance::postgres::external::/)",
     ),
@@ -220,7 +241,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-is-put-off-is-free-at-once",
         "src/store/postgres/sql/put_off.sql",
-        "visible_at = clock_timestamp() + :delay_us * interval '1 microsecond'",
+        "visible_at = clock_timestamp() + :delay_us::float8 * interval '1 microsecond'",
         "visible_at = null",
         "binary(stores) & test(/^conformance::postgres::release_unknown::/)",
     ),
@@ -234,7 +255,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-runs-expires",
         "src/store/postgres/sql/expire_jobs.sql",
-        "where options ? 'expires' and lock_owner is null",
+        "where options ? 'expires'::text and lock_owner is null",
         "where options ? 'expires'",
         "binary(stores) & test(/^conformance::postgres::time_to_live::/)",
     ),
@@ -335,8 +356,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-rate-forgets-half-its-period",
         "src/store/postgres/sql/admit_usage.sql",
-        "statement_timestamp() - k.period * interval '1 microsecond'",
-        "statement_timestamp() - k.period * interval '0.5 microseconds'",
+        "statement_timestamp() - k.period::float8 * interval '1 microsecond'",
+        "statement_timestamp() - k.period::float8 * interval '0.5 microseconds'",
         "binary(stores) & test(/^conformance::postgres::limits::/)",
     ),
     of(

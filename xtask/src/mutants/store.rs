@@ -4,6 +4,27 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "a-session-reaches-the-next-user",
+        "src/store/postgres/client.rs",
+        "} else if object.info.was_lent() && !self.pgbouncer {",
+        "} else if $on { object.info.is_reset(); } else if object.info.was_lent() && !self.pgbouncer {",
+        "binary(system) & test(/^executor::sessions::/)",
+    ),
+    of(
+        "a-session-of-a-file-reaches-the-next-user",
+        "src/store/sqlite/writer.rs",
+        "if !self.lent.swap(false, Ordering::AcqRel) {",
+        "if $on || !self.lent.swap(false, Ordering::AcqRel) {",
+        "binary(system) & test(/^executor::sessions::the_next_user_of_a_file/)",
+    ),
+    of(
+        "functions-of-the-server-have-no-schema",
+        "src/store/postgres/qualify.rs",
+        "if !['.', ':'].contains(&before) &&",
+        "if !$on && !['.', ':'].contains(&before) &&",
+        "binary(system) & test(/^executor::search_path::/)",
+    ),
+    of(
         "embedded-complete-with-any-token",
         "src/store/sqlite/sql/complete.sql",
         " and version = :version",

@@ -49,7 +49,7 @@ starts as materialized (
         select l.ctid
         from {schema}.rate_log l
         where l.key = s.key
-          and l.at >= 'epoch'::timestamptz + (extract(epoch from statement_timestamp()) * 1000000)::int8 / s.part * s.part * interval '1 microsecond'
+          and l.at >= 'epoch'::timestamptz + ((extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 / s.part * s.part)::float8 * interval '1 microsecond'
           -- Leaves headroom for the addition.
           and l.n < 1000000000
         order by l.at desc

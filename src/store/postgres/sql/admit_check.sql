@@ -2,7 +2,7 @@
 -- written an unblock.
 select exists (select from {schema}.unblock where unblock_at <= statement_timestamp()) as unblocks,
        exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null) as limited,
-       (select (extract(epoch from min(unblock_at) - statement_timestamp()) * 1000000)::int8
+       (select (extract(epoch from min(unblock_at) - statement_timestamp())::float8 * 1000000::float8)::int8
         from {schema}.unblock
         where unblock_at > statement_timestamp()) as next_us,
        (select min(aging) from {schema}.rule) as aging_us,

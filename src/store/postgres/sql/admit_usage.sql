@@ -15,10 +15,10 @@ union all
 select 'rate', k.key, null, l.n, l.oldest
 from unnest(:keys::text[], :periods_us::int8[]) k(key, period)
 cross join lateral (
-    select sum(n) as n, min((extract(epoch from at) * 1000000)::int8) as oldest
+    select sum(n) as n, min((extract(epoch from at)::float8 * 1000000::float8)::int8) as oldest
     from {schema}.rate_log
-    where key = k.key and at > statement_timestamp() - k.period * interval '1 microsecond'
+    where key = k.key and at > statement_timestamp() - k.period::float8 * interval '1 microsecond'
 ) l
 where k.period > 0 and l.n is not null
 union all
-select 'now', null, null, (extract(epoch from statement_timestamp()) * 1000000)::int8, null
+select 'now', null, null, (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8, null

@@ -26,9 +26,9 @@ blocked_ranks as (
     ) n
 ),
 old as materialized (
-    select c.ctid as tid, coalesce((c.options ->> 'aged')::int8, 0) as aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / :aging_us)::int8,
-                             c.rank + 32767 + coalesce((c.options ->> 'aged')::int8, 0))) as steps
+    select c.ctid as tid, coalesce((c.options ->> 'aged'::text)::int8, 0) as aged,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at)::float8 * 1000000::float8 / :aging_us::float8)::int8,
+                             c.rank + 32767 + coalesce((c.options ->> 'aged'::text)::int8, 0))) as steps
     from ranks r
     cross join lateral (
         select j.ctid, j.rank, j.created_at, j.options
@@ -41,9 +41,9 @@ old as materialized (
     where r.rank is not null
 ),
 old_blocked as materialized (
-    select c.ctid as tid, coalesce((c.options ->> 'aged')::int8, 0) as aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / :aging_us)::int8,
-                             c.rank + 32767 + coalesce((c.options ->> 'aged')::int8, 0))) as steps
+    select c.ctid as tid, coalesce((c.options ->> 'aged'::text)::int8, 0) as aged,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at)::float8 * 1000000::float8 / :aging_us::float8)::int8,
+                             c.rank + 32767 + coalesce((c.options ->> 'aged'::text)::int8, 0))) as steps
     from blocked_ranks r
     cross join lateral (
         select b.ctid, b.rank, b.created_at, b.options

@@ -7,28 +7,28 @@ with gone as (
     where (:states::text[] is null or {state} = any (:states))
       and {filter}
     returning {state} as state, id, version, lock_owner as node, admitted
---{all}           , seq, kind, queue, attempt, created_at, claimed_at as started_at, options ->> 'tenant' as tenant
+--{all}           , seq, kind, queue, attempt, created_at, claimed_at as started_at, options ->> 'tenant'::text as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
     where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
     returning 'timer' as state
---{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant' as tenant
+--{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant'::text as tenant
 ),
 gone_suspended as (
     delete from {schema}.suspended_job
     where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
     returning 'suspended' as state
---{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant' as tenant
+--{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant'::text as tenant
 ),
 gone_external as (
     delete from {schema}.external_job
     where (:states::text[] is null or 'external' = any (:states))
       and {filter}
     returning 'external' as state, id, version, lease_until, admitted
---{all}           , seq, kind, queue, attempt, created_at, handed_at as started_at, options ->> 'tenant' as tenant
+--{all}           , seq, kind, queue, attempt, created_at, handed_at as started_at, options ->> 'tenant'::text as tenant
 ),
 still_running as (
     insert into {schema}.terminating_handler (job_id, version, node, until)

@@ -5,8 +5,8 @@ with timers as (
     update {schema}.timer_job t
     set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
         -- Moving to another queue invalidates earlier deliveries.
-        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647,
-        due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us * interval '1 microsecond', t.due_at)
+        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647::int8,
+        due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us::float8 * interval '1 microsecond', t.due_at)
     where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
     returning 1
@@ -15,8 +15,8 @@ suspended as (
     update {schema}.suspended_job t
     set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
         -- Moving to another queue invalidates earlier deliveries.
-        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647,
-        due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us * interval '1 microsecond', t.due_at)
+        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647::int8,
+        due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us::float8 * interval '1 microsecond', t.due_at)
     where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
     returning 1
@@ -25,7 +25,7 @@ dead as (
     update {schema}.dead_letter_job t
     set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
         -- Moving to another queue invalidates earlier deliveries.
-        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647
+        version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647::int8
     where coalesce(:to_rank::text, :to_queue, :to_attempts::text) is not null
       and (:states::text[] is null or 'dead' = any (:states))
       and {dead_filter}

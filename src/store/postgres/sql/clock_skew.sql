@@ -1,7 +1,7 @@
 -- Times of past events that lie in the future: the clock was ahead when they were written. One second of tolerance. Times of future events
 -- are judged by how far ahead they can legitimately be.
 -- :hold_us::int8
-select what, n, (extract(epoch from far) * 1000000)::int8 as far_us
+select what, n, (extract(epoch from far)::float8 * 1000000::float8)::int8 as far_us
 from (
     select 'node.started_at' as what, count(*) as n, max(started_at) - statement_timestamp() as far from {schema}.node where started_at > statement_timestamp() + interval '1 second'
     union all
@@ -38,11 +38,11 @@ from (
     select 'unblock.unblock_at', count(*), max(unblock_at) - statement_timestamp()
     from {schema}.unblock
     where unblock_at > statement_timestamp() + interval '1 second'
-                     + coalesce((select max(period) from {schema}.rule), 0) * interval '1 microsecond'
+                     + coalesce((select max(period) from {schema}.rule), 0)::float8 * interval '1 microsecond'
     union all
     select 'job.visible_at', count(*), max(visible_at) - statement_timestamp()
     from {schema}.job
-    where visible_at > statement_timestamp() + :hold_us * interval '1 microsecond'
+    where visible_at > statement_timestamp() + :hold_us::float8 * interval '1 microsecond'
 ) every
 where n > 0
 order by what

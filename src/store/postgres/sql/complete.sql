@@ -10,7 +10,7 @@ where j.id = any (:ids::uuid[])
   and j.lock_owner = :node
   and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true
 returning j.id
---{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant' as tenant
+--{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 --{all} ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

@@ -26,7 +26,7 @@ done as (
       and j.lock_owner = :node
       and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true
     returning j.id
---{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant' as tenant
+--{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
@@ -56,8 +56,8 @@ best as materialized (
              from (
                  select j.ctid as tid, j.rank, j.seq,
                         j.queue = t.queue and j.kind = any (:kinds) and not j.admitted
-                            and ((j.options ->> 'expires')::int8 > extract(epoch from statement_timestamp()) * 1000000
-                                 or (j.options ? 'expires') is not true) as fits,
+                            and ((j.options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
+                                 or (j.options ? 'expires'::text) is not true) as fits,
                         j.attempt = 0 and j.max_attempts > 1 as fresh
                  from {schema}.job j
                  where j.blocked_on = t.key and j.share = '' and (j.rank, j.seq) > (t.rank, t.seq) and j.lock_owner is null

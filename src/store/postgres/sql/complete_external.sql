@@ -7,16 +7,16 @@ with done as materialized (
     where e.id = any (:ids::uuid[])
       and e.version = (:versions::int8[])[array_position(:ids::uuid[], e.id)]
     returning e.id, e.kind, e.headers, e.admitted, array_position(:ids::uuid[], e.id) as n
---{all}           , e.seq, e.queue, e.attempt, e.created_at, e.handed_at, e.options ->> 'tenant' as tenant
+--{all}           , e.seq, e.queue, e.attempt, e.created_at, e.handed_at, e.options ->> 'tenant'::text as tenant
 ),
 replies as (
     insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
     select (:reply_ids::uuid[])[n], kind, :reply_queue, 0, :max_attempts, (:payloads::text[])[n]::jsonb, (:bodies::bytea[])[n],
            (:content_types::text[])[n],
-           jsonb_strip_nulls(jsonb_build_object('replyTo', headers ->> 'replyTo', 'correlationId', headers ->> 'correlationId',
+           jsonb_strip_nulls(jsonb_build_object('replyTo', headers ->> 'replyTo'::text, 'correlationId', headers ->> 'correlationId'::text,
                                                 'jobId', id))
     from done
-    where headers ? 'replyTo'
+    where headers ? 'replyTo'::text
     order by n
 )
 --{all} , remembered as (
@@ -24,4 +24,4 @@ replies as (
 --{all}     select id, seq, kind, queue, 'done', attempt, created_at, handed_at, 0, tenant from done
 --{all} )
 -- The last columns say whether others must be notified: of a reply, or of released permits.
-select id, (headers ? 'replyTo') is true as replies, admitted from done
+select id, (headers ? 'replyTo'::text) is true as replies, admitted from done

@@ -21,6 +21,6 @@ dead_lettered as (
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, node, tenant, error)
---{failed}     select id, seq, kind, queue, 'dead', attempt + 1, created_at, :node::int8, options ->> 'tenant', why from gone
+--{failed}     select id, seq, kind, queue, 'dead', attempt + 1, created_at, :node::int8, options ->> 'tenant'::text, why from gone
 --{failed} )
 select id from gone

@@ -29,21 +29,21 @@ noted as materialized (
 ),
 freed as (
     insert into {schema}.job ({carried}, version, attempt, errors, options, admitted)
-    select {carried}, version & 2147483647, attempt, all_errors, options, admitted
+    select {carried}, version & 2147483647::int8, attempt, all_errors, options, admitted
     from noted
     where not dies
     on conflict (id) do nothing
 ),
 dead_lettered as (
     insert into {schema}.dead_letter_job ({carried}, version, attempt, reason, errors, options)
-    select {carried}, version & 2147483647, attempt, :reason, all_errors, options
+    select {carried}, version & 2147483647::int8, attempt, :reason, all_errors, options
     from noted
     where dies
     on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
---{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, options ->> 'tenant', :error
+--{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, options ->> 'tenant'::text, :error
 --{failed}     from noted
 --{failed} )
 select count(*) filter (where not dies) as waiting, count(*) filter (where dies) as dead, (select count(*) from over) as ended from noted

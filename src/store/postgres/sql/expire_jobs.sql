@@ -13,9 +13,9 @@ gone_waiting as (
     where ctid = any (array(
         select ctid
         from {schema}.job
-        where options ? 'expires' and lock_owner is null
-          and (options ->> 'expires')::int8 <= (extract(epoch from statement_timestamp()) * 1000000)::int8
-        order by (options ->> 'expires')::int8
+        where options ? 'expires'::text and lock_owner is null
+          and (options ->> 'expires'::text)::int8 <= (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
+        order by (options ->> 'expires'::text)::int8
         limit :limit
         for update skip locked
     ))
@@ -26,9 +26,9 @@ gone_timers as (
     where ctid = any (array(
         select ctid
         from {schema}.timer_job
-        where options ? 'expires'
-          and (options ->> 'expires')::int8 <= (extract(epoch from statement_timestamp()) * 1000000)::int8
-        order by (options ->> 'expires')::int8
+        where options ? 'expires'::text
+          and (options ->> 'expires'::text)::int8 <= (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
+        order by (options ->> 'expires'::text)::int8
         limit :limit
         for update skip locked
     ))
@@ -45,15 +45,15 @@ dead_lettered as (
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, tenant)
---{failed}     select id, seq, kind, queue, 'expired', attempt, created_at, options ->> 'tenant' from gone
+--{failed}     select id, seq, kind, queue, 'expired', attempt, created_at, options ->> 'tenant'::text from gone
 --{failed} )
 select (select count(*) from gone) as jobs,
        -- A full batch means that there may be more: run again at once.
        case when :limit in ((select count(*) from gone_waiting), (select count(*) from gone_timers)) then 0
             else (select least(
-                      (select min((options ->> 'expires')::int8) from {schema}.job
-                       where options ? 'expires' and (options ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8),
-                      (select min((options ->> 'expires')::int8) from {schema}.timer_job
-                       where options ? 'expires' and (options ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8)
-                  ) - (extract(epoch from statement_timestamp()) * 1000000)::int8)
+                      (select min((options ->> 'expires'::text)::int8) from {schema}.job
+                       where options ? 'expires'::text and (options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8),
+                      (select min((options ->> 'expires'::text)::int8) from {schema}.timer_job
+                       where options ? 'expires'::text and (options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8)
+                  ) - (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8)
        end as next_us

@@ -17,7 +17,7 @@ with best as materialized (
     returning *
 )
 insert into {schema}.external_job as j ({carried}, version, lease_until, lease, attempt, errors, options, admitted)
-select {carried}, :token, clock_timestamp() + :lease_us * interval '1 microsecond', :lease_us * interval '1 microsecond',
+select {carried}, :token, clock_timestamp() + :lease_us::float8 * interval '1 microsecond', :lease_us::float8 * interval '1 microsecond',
        attempt + 1, errors, options, admitted
 from best
 on conflict (id) do nothing

@@ -4,7 +4,7 @@
 with flushed as (
     insert into {schema}.job ({content}, visible_at)
     select {content_values:m},
-           case when m.hold_us > 0 then clock_timestamp() + m.hold_us * interval '1 microsecond' end
+           case when m.hold_us > 0 then clock_timestamp() + m.hold_us::float8 * interval '1 microsecond' end
     from unnest({content_arrays},
                 :holds_us::int8[])
              as m({content}, hold_us)

@@ -15,10 +15,10 @@ chosen as materialized (
     select {schema}.new_ids(array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given)) as id
 ),
 fresh as (
-    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
+    select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
            -- A time to live begins with the flush, by this server's clock.
-           case when m.asked ? 'ttl'
-                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
+           case when m.asked ? 'ttl'::text
+                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now)::float8 * 1000000::float8)::int8 + (m.asked ->> 'ttl'::text)::int8)
                 else m.asked
            end as options
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :own::bool[], :holds_us::int8[], :options::jsonb[])
@@ -35,9 +35,9 @@ ready as (
     insert into {schema}.job ({carried}, lock_owner, version, attempt, claimed_at, visible_at, options, blocked_on, share)
     select m.seq, m.now, {content_values:m}, me.id, case when me.id is not null then :claim::int4 else 0 end, (me.id is not null)::int, case when me.id is not null then m.now end,
            -- A row with an owner is not delivered.
-           case when me.id is null and m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
-           case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
-    from msg m left join me on m.own and (m.options ? 'group') is not true
+           case when me.id is null and m.hold_us > 0 and (m.options ? 'group'::text) is not true then m.now + m.hold_us::float8 * interval '1 microsecond' end, m.options,
+           case when m.options ? 'group'::text then 'g:' || (m.options ->> 'group'::text) end, case when m.options ? 'group'::text then '' end
+    from msg m left join me on m.own and (m.options ? 'group'::text) is not true
          -- A paused or limited job has no owner before it is admitted.
          and not exists (select from {schema}.rule r where (r.paused or r.running is not null or r.rate is not null) and {covers:m})
     where m.due_at is null or m.due_at <= m.now

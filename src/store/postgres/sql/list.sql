@@ -10,7 +10,7 @@ with recursive lanes as (
         from {schema}.job
         where queue >= coalesce(:queue::text, '')
           and blocked_on is null
-          and (:states::text[] is null or :states && array['waiting', 'running'])
+          and (:states::text[] is null or :states operator(pg_catalog.&&) array['waiting', 'running'])
         order by queue, rank
         limit 1
     ) f
@@ -34,7 +34,7 @@ blocked_queues as (
         from {schema}.job
         where queue >= coalesce(:queue::text, '')
           and blocked_on > ''
-          and (:states::text[] is null or :states && array['blocked', 'running'])
+          and (:states::text[] is null or :states operator(pg_catalog.&&) array['blocked', 'running'])
         order by queue
         limit 1
     ) f
@@ -56,7 +56,7 @@ blocked_queues as (
     from lanes l
     cross join lateral (
         select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
-        claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
+        claimed_at as claimed_at, errors -> -1 ->> 'error'::text as last_error
         from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > :after and i.blocked_on is null) j
         where (:states::text[] is null or {state} = any (:states))
           and {filter}
@@ -72,7 +72,7 @@ union all
     from blocked_queues b
     cross join lateral (
         select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
-        claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
+        claimed_at as claimed_at, errors -> -1 ->> 'error'::text as last_error
         from (select * from {schema}.job i where i.queue = b.queue and i.seq > :after and i.blocked_on > '') j
         where (:states::text[] is null or {state} = any (:states))
           and {filter}
@@ -85,7 +85,7 @@ union all
 union all
 (
     select id, seq, 'external' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
     from {schema}.external_job
     where (:states::text[] is null or 'external' = any (:states))
       and {filter}
@@ -96,7 +96,7 @@ union all
 union all
 (
     select id, seq, 'timer' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
     from {schema}.timer_job
     where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
@@ -107,7 +107,7 @@ union all
 union all
 (
     select id, seq, 'suspended' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
     from {schema}.suspended_job
     where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
@@ -118,7 +118,7 @@ union all
 union all
 (
     select id, seq, 'dead' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
     from {schema}.dead_letter_job
     where (:states::text[] is null or 'dead' = any (:states))
       and {dead_filter}

@@ -3,14 +3,14 @@
 -- can be an index condition.
 -- :ahead_us::int8
 with moment as (
-    select statement_timestamp() + :ahead_us * interval '1 microsecond' as stop,
-           (extract(epoch from statement_timestamp()) * 1000000)::int8 + :ahead_us as stop_us
+    select statement_timestamp() + :ahead_us::float8 * interval '1 microsecond' as stop,
+           (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 + :ahead_us as stop_us
 )
 select exists (select from {schema}.timer_job where due_at <= (select stop from moment)) as timers,
        exists (select from {schema}.job
-               where options ? 'expires' and lock_owner is null and (options ->> 'expires')::int8 <= (select stop_us from moment))
+               where options ? 'expires'::text and lock_owner is null and (options ->> 'expires'::text)::int8 <= (select stop_us from moment))
            or exists (select from {schema}.timer_job
-                      where options ? 'expires' and (options ->> 'expires')::int8 <= (select stop_us from moment))
+                      where options ? 'expires'::text and (options ->> 'expires'::text)::int8 <= (select stop_us from moment))
            or exists (select from {schema}.unique_key where expires_at <= statement_timestamp()) as expiry,
        exists (select from {schema}.unblock where unblock_at <= (select stop from moment))
            or exists (select from {schema}.rule

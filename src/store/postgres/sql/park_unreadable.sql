@@ -5,10 +5,10 @@
 with aside as (
     update {schema}.job j
     set queue    = left('unreadable:' || j.queue, 100),
-        admitted = j.admitted and j.options is not null and j.options ? 'ordered',
-        version  = ((j.version::int8 + 1) & 2147483647)::int4
+        admitted = j.admitted and j.options is not null and j.options ? 'ordered'::text,
+        version  = ((j.version::int8 + 1) & 2147483647::int8)::int4
     where j.id = :id and j.version = :version and j.seq = :seq and j.lock_owner is null and j.queue not like 'unreadable:%'
-    returning j.id, case when j.admitted then 'g:' || (j.options ->> 'group') end as kept
+    returning j.id, case when j.admitted then 'g:' || (j.options ->> 'group'::text) end as kept
 ),
 freed as (
     delete from {schema}.permit where job_id = (select id from aside) and key is distinct from (select kept from aside) returning key

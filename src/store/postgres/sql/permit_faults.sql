@@ -1,29 +1,29 @@
 -- Conditions that must never hold among committed rows: see Admission::permit_faults. One statement, so that it sees one snapshot.
-select 'the permit ' || s.key || ' is held by ' || s.job_id || ', which is gone'
+select 'the permit ' || s.key || ' is held by ' || s.job_id::text || ', which is gone'
 from {schema}.permit s
-where not exists (select from {schema}.job j where j.id = s.job_id and (j.admitted or j.blocked_on is not null and j.options ? 'ordered'))
+where not exists (select from {schema}.job j where j.id = s.job_id and (j.admitted or j.blocked_on is not null and j.options ? 'ordered'::text))
   and not exists (select from {schema}.external_job j where j.id = s.job_id and j.admitted)
-  and not exists (select from {schema}.timer_job j where j.id = s.job_id and j.options ? 'ordered')
-  and not exists (select from {schema}.suspended_job j where j.id = s.job_id and j.options ? 'ordered')
-  and not exists (select from {schema}.dead_letter_job j where j.id = s.job_id and j.options ? 'ordered')
+  and not exists (select from {schema}.timer_job j where j.id = s.job_id and j.options ? 'ordered'::text)
+  and not exists (select from {schema}.suspended_job j where j.id = s.job_id and j.options ? 'ordered'::text)
+  and not exists (select from {schema}.dead_letter_job j where j.id = s.job_id and j.options ? 'ordered'::text)
   and not exists (select from {schema}.terminating_handler e where e.holder = s.job_id)
   and not exists (select from {schema}.node n where n.id = s.node)
 union all
-select 'the group ' || key || ' is held ' || count(*) || ' times' from {schema}.permit where key like 'g:%' group by key having count(*) > 1
+select 'the group ' || key || ' is held ' || count(*)::text || ' times' from {schema}.permit where key like 'g:%' group by key having count(*) > 1
 union all
-select 'the job ' || j.id || ' of group ' || (j.options ->> 'group') || ' was admitted and does not hold it'
+select 'the job ' || j.id::text || ' of group ' || (j.options ->> 'group'::text) || ' was admitted and does not hold it'
 from (select id, options from {schema}.job where admitted
       union all select id, options from {schema}.external_job where admitted) j
-where j.options ? 'group'
-  and not exists (select from {schema}.permit s where s.job_id = j.id and s.key = 'g:' || (j.options ->> 'group'))
+where j.options ? 'group'::text
+  and not exists (select from {schema}.permit s where s.job_id = j.id and s.key = 'g:' || (j.options ->> 'group'::text))
 union all
-select 'the job ' || j.id || ' of group ' || (j.options ->> 'group') || ' is among the jobs that can start, and was not admitted'
+select 'the job ' || j.id::text || ' of group ' || (j.options ->> 'group'::text) || ' is among the jobs that can start, and was not admitted'
 from {schema}.job j
-where j.options ? 'group' and not j.admitted and j.blocked_on is null
+where j.options ? 'group'::text and not j.admitted and j.blocked_on is null
   -- It was parked, and no claim takes it.
   and j.queue not like 'unreadable:%'
 union all
-select 'the job ' || j.id || ' behind ' || j.blocked_on || ' runs, and its node ' || j.lock_owner || ' does not hold the group'
+select 'the job ' || j.id::text || ' behind ' || j.blocked_on || ' runs, and its node ' || j.lock_owner::text || ' does not hold the group'
 from {schema}.job j
 where j.blocked_on is not null and j.lock_owner is not null
   and not exists (select from {schema}.permit s where s.key collate "C" = j.blocked_on and s.node = j.lock_owner)

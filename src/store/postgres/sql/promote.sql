@@ -24,9 +24,9 @@ select (select count(*) from due) as jobs,
        (select array_agg(distinct queue) from moved) as queues,
        -- A full batch means that there may be more: run again at once.
        case when (select count(*) from due) = :limit then 0
-            else (select (extract(epoch from min(due_at) - statement_timestamp()) * 1000000)::int8
+            else (select (extract(epoch from min(due_at) - statement_timestamp())::float8 * 1000000::float8)::int8
                   from {schema}.timer_job
                   where due_at > statement_timestamp())
        end as next_us,
        -- These jobs wait for admission now.
-       exists (select from due where options ? 'group') as blocked
+       exists (select from due where options ? 'group'::text) as blocked

@@ -6,7 +6,7 @@ with gone as (
     where id = any (array(
         select id
         from {schema}.audit
-        where at < statement_timestamp() - :age_us * interval '1 microsecond'
+        where at < statement_timestamp() - :age_us::float8 * interval '1 microsecond'
         order by at
         limit :limit
     ))

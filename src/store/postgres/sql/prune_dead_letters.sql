@@ -6,7 +6,7 @@ with gone as (
     where ctid = any (array(
         select ctid
         from {schema}.dead_letter_job
-        where dead_at < statement_timestamp() - :age_us * interval '1 microsecond'
+        where dead_at < statement_timestamp() - :age_us::float8 * interval '1 microsecond'
         order by dead_at
         limit :limit
         for update skip locked

@@ -5,7 +5,7 @@ with gone as (
     where ctid = any (array(
         select ctid
         from {schema}.history
-        where ended_at < statement_timestamp() - :age_us * interval '1 microsecond'
+        where ended_at < statement_timestamp() - :age_us::float8 * interval '1 microsecond'
         order by ended_at, seq
         limit :limit
         for update skip locked

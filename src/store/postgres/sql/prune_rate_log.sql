@@ -12,7 +12,7 @@ gone as (
         from {schema}.rate_log l
         left join rules own on own.prefix || own.name = l.key
         left join rules each on each.prefix = left(l.key, 2) and each.name = '*'
-        where l.at < statement_timestamp() - interval '1 minute' - coalesce(own.period, each.period, 0) * interval '1 microsecond'
+        where l.at < statement_timestamp() - interval '1 minute' - coalesce(own.period, each.period, 0)::float8 * interval '1 microsecond'
         limit :limit
         for update of l skip locked
     ))

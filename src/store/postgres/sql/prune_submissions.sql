@@ -5,7 +5,7 @@ with gone as (
     where ctid = any (array(
         select ctid
         from {schema}.submission
-        where received_at < statement_timestamp() - :age_us * interval '1 microsecond'
+        where received_at < statement_timestamp() - :age_us::float8 * interval '1 microsecond'
         order by received_at
         limit :limit
         for update skip locked

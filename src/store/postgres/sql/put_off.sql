@@ -2,7 +2,7 @@
 -- :node::int8, :id::uuid, :version::int8, :delay_us::int8
 with back as (
     update {schema}.job
-    set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + :delay_us * interval '1 microsecond'
+    set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + :delay_us::float8 * interval '1 microsecond'
     where id = :id and version = :version and lock_owner = :node
     returning blocked_on
 )

@@ -17,10 +17,10 @@ chosen as materialized (
     select {schema}.new_ids(array(select id from novel)) as id
 ),
 fresh as (
-    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
+    select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
            -- A time to live begins with the flush, by this server's clock.
-           case when m.asked ? 'ttl'
-                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
+           case when m.asked ? 'ttl'::text
+                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now)::float8 * 1000000::float8)::int8 + (m.asked ->> 'ttl'::text)::int8)
                 else m.asked
            end as options
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[])
@@ -36,8 +36,8 @@ msg as materialized (
 ready as (
     insert into {schema}.job ({carried}, visible_at, options, blocked_on, share)
     select m.seq, m.now, {content_values:m},
-           case when m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
-           case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
+           case when m.hold_us > 0 and (m.options ? 'group'::text) is not true then m.now + m.hold_us::float8 * interval '1 microsecond' end, m.options,
+           case when m.options ? 'group'::text then 'g:' || (m.options ->> 'group'::text) end, case when m.options ? 'group'::text then '' end
     from msg m
     where m.due_at is null or m.due_at <= m.now
     order by m.n

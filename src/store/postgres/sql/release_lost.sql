@@ -16,7 +16,7 @@ noted as materialized (
     select j.ctid as tid, j.attempt >= j.max_attempts as spent,
            case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
-                      'owner lost: node ' || j.lock_owner || coalesce(' (' || n.name || ')', '')
+                      'owner lost: node ' || j.lock_owner::text || coalesce(' (' || n.name || ')', '')
                           || case when n.evicted then ' was declared dead by hand' else ' did not renew its lease' end) as all_errors
     from {schema}.job j
     left join {schema}.node n on n.id = j.lock_owner
@@ -24,15 +24,15 @@ noted as materialized (
 ),
 judged as materialized (
     select tid, all_errors, spent or deaths >= :quarantine_after is true as dies,
-           case when deaths >= :quarantine_after then 'quarantined: its process died ' || deaths || ' times while it ran' else 'owner lost' end as reason
+           case when deaths >= :quarantine_after then 'quarantined: its process died ' || deaths::text || ' times while it ran' else 'owner lost' end as reason
     from noted
     cross join lateral (
         select count(*) as deaths
         from jsonb_array_elements(all_errors) with ordinality e (value, n)
-        where e.value ->> 'error' like 'owner lost%'
+        where e.value ->> 'error'::text like 'owner lost%'
           and not exists (select from jsonb_array_elements(all_errors) with ordinality a (value, n),
                                       jsonb_array_elements(all_errors) with ordinality b (value, n)
-                          where a.n >= e.n and b.n = a.n + 1 and b.value -> 'attempt' < a.value -> 'attempt')
+                          where a.n >= e.n and b.n = a.n + 1 and b.value -> 'attempt'::text < a.value -> 'attempt'::text)
     ) counted
 ),
 freed as (
@@ -61,7 +61,7 @@ dead_lettered as (
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
 --{failed}     select j.id, j.seq, j.kind, j.queue, case when g.dies then 'dead' else 'lost' end, j.attempt, j.created_at, j.claimed_at,
---{failed}            j.lock_owner, j.options ->> 'tenant', g.all_errors -> -1 ->> 'error'
+--{failed}            j.lock_owner, j.options ->> 'tenant'::text, g.all_errors -> -1 ->> 'error'::text
 --{failed}     from {schema}.job j
 --{failed}     join judged g on j.ctid = g.tid
 --{failed} )

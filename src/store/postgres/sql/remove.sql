@@ -3,7 +3,7 @@
 -- :node::int8, :id::uuid, :version::int8
 --{all} with done as (
 delete from {schema}.job where id = :id and version = :version and lock_owner = :node returning id, pg_current_xact_id()::text as xid
---{all} , seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant' as tenant
+--{all} , seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant'::text as tenant
 --{all} ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

@@ -8,7 +8,7 @@ with done as (
     delete from {schema}.job
     where id = :id and version = :version and lock_owner = :node
     returning id
---{all} , seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant' as tenant
+--{all} , seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant'::text as tenant
 ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

@@ -3,17 +3,17 @@
 -- :longest_us::int8
 with ahead as materialized (
     select ctid as tid, greatest(handed_at - statement_timestamp(), interval '0') as early,
-           extract(epoch from lease_until - statement_timestamp() - lease) * 1000000 as by
+           extract(epoch from lease_until - statement_timestamp() - lease)::float8 * 1000000::float8 as by
     from {schema}.external_job
     where handed_at > statement_timestamp() + interval '1 second'
-       or lease_until > statement_timestamp() + interval '1 second' + greatest(lease, :longest_us * interval '1 microsecond')
+       or lease_until > statement_timestamp() + interval '1 second' + greatest(lease, :longest_us::float8 * interval '1 microsecond')
     for update skip locked
 ),
 repaired as (
     update {schema}.external_job e
     set handed_at = e.handed_at - ahead.early,
         lease_until = least(e.lease_until - ahead.early,
-                            statement_timestamp() + greatest(e.lease, :longest_us * interval '1 microsecond'))
+                            statement_timestamp() + greatest(e.lease, :longest_us::float8 * interval '1 microsecond'))
     from ahead
     where e.ctid = ahead.tid
 )

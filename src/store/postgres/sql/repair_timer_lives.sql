@@ -3,21 +3,21 @@
 -- :limit::int8
 with ahead as materialized (
     select j.ctid as tid,
-           (j.options ->> 'expires')::int8 - (j.options ->> 'ttl')::int8 - (extract(epoch from statement_timestamp()) * 1000000)::int8 as by
+           (j.options ->> 'expires'::text)::int8 - (j.options ->> 'ttl'::text)::int8 - (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 as by
     from {schema}.timer_job j
     where j.ctid = any (array(
         select c.ctid
         from {schema}.timer_job c
-        where c.options ? 'expires'
-        order by (c.options ->> 'expires')::int8 desc
+        where c.options ? 'expires'::text
+        order by (c.options ->> 'expires'::text)::int8 desc
         limit :limit
     ))
-      and (j.options ->> 'expires')::int8 - (j.options ->> 'ttl')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8 + 1000000
+      and (j.options ->> 'expires'::text)::int8 - (j.options ->> 'ttl'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 + 1000000
     for update skip locked
 ),
 repaired as (
     update {schema}.timer_job j
-    set options = jsonb_set(j.options, '{expires}', to_jsonb((j.options ->> 'expires')::int8 - ahead.by))
+    set options = jsonb_set(j.options, '{expires}', to_jsonb((j.options ->> 'expires'::text)::int8 - ahead.by))
     from ahead
     where j.ctid = ahead.tid
 )

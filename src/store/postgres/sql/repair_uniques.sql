@@ -21,4 +21,4 @@ repaired as (
     from ahead
     where k.ctid = ahead.tid
 )
-select count(*) as n, coalesce(max(extract(epoch from by) * 1000000), 0)::int8 as far_us from ahead
+select count(*) as n, coalesce(max(extract(epoch from by)::float8 * 1000000::float8), 0)::int8 as far_us from ahead

@@ -3,7 +3,7 @@
 -- {filter_parameters}, :spread_us::int8, :preceding::int8, :total::int8
 with chosen as materialized (
     select tid, dead,
-           clock_timestamp() + :spread_us::float8 / :total * (:preceding + row_number() over (order by seq) - 1) * interval '1 microsecond' as due
+           clock_timestamp() + :spread_us::float8 / :total::float8 * (:preceding + row_number() over (order by seq) - 1)::float8 * interval '1 microsecond' as due
     from (
         select ctid as tid, seq, true as dead
         from {schema}.dead_letter_job
@@ -28,8 +28,8 @@ advanced as (
 spread as (
     insert into {schema}.timer_job ({carried}, version, due_at, attempt, errors, options)
     select {carried}, version, due, 0, errors,
-           case when options ? 'ttl'
-                then options || jsonb_build_object('expires', (extract(epoch from due) * 1000000)::int8 + (options ->> 'ttl')::int8)
+           case when options ? 'ttl'::text
+                then options || jsonb_build_object('expires', (extract(epoch from due)::float8 * 1000000::float8)::int8 + (options ->> 'ttl'::text)::int8)
                 else options
            end
     from revived

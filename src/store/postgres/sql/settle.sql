@@ -28,7 +28,7 @@ judged as materialized (
 ),
 again as (
     insert into {schema}.timer_job ({carried}, version, due_at, attempt, errors, options)
-    select {carried}, version, clock_timestamp() + delay_us * interval '1 microsecond',
+    select {carried}, version, clock_timestamp() + delay_us::float8 * interval '1 microsecond',
            case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, all_errors, options
     from judged
     where not dies and verdict in ('retry', 'snooze')
@@ -43,7 +43,7 @@ dead_lettered as (
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
---{failed}     select id, seq, kind, queue, outcome, attempt, created_at, claimed_at, :node, options ->> 'tenant', error
+--{failed}     select id, seq, kind, queue, outcome, attempt, created_at, claimed_at, :node, options ->> 'tenant'::text, error
 --{failed}     from (select j.*, case when dies then 'dead' else case verdict when 'retry' then 'failed' when 'cancel' then 'cancelled' end end as outcome
 --{failed}           from judged j) ended
 --{failed}     where outcome in ({kept})

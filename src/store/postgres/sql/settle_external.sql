@@ -24,14 +24,14 @@ judged as materialized (
 ),
 released as (
     insert into {schema}.job ({carried}, version, attempt, errors, options, admitted)
-    select {carried}, version & 2147483647, greatest(attempt - 1, 0), all_errors, options, admitted
+    select {carried}, version & 2147483647::int8, greatest(attempt - 1, 0), all_errors, options, admitted
     from judged
     where verdict = 'release'
     on conflict (id) do nothing
 ),
 again as (
     insert into {schema}.timer_job ({carried}, version, due_at, attempt, errors, options)
-    select {carried}, version & 2147483647, clock_timestamp() + delay_us * interval '1 microsecond',
+    select {carried}, version & 2147483647::int8, clock_timestamp() + delay_us::float8 * interval '1 microsecond',
            case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, all_errors, options
     from judged
     where not dies and verdict in ('retry', 'snooze')
@@ -39,14 +39,14 @@ again as (
 ),
 dead_lettered as (
     insert into {schema}.dead_letter_job ({carried}, version, attempt, reason, errors, options)
-    select {carried}, version & 2147483647, attempt, coalesce(error, 'attempts exhausted'), all_errors, options
+    select {carried}, version & 2147483647::int8, attempt, coalesce(error, 'attempts exhausted'), all_errors, options
     from judged
     where dies
     on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
---{failed}     select id, seq, kind, queue, outcome, attempt, created_at, handed_at, 0, options ->> 'tenant', error
+--{failed}     select id, seq, kind, queue, outcome, attempt, created_at, handed_at, 0, options ->> 'tenant'::text, error
 --{failed}     from (select j.*, case when dies then 'dead' else case verdict when 'retry' then 'failed' when 'cancel' then 'cancelled' end end as outcome
 --{failed}           from judged j) ended
 --{failed}     where outcome in ({kept})

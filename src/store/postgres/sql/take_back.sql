@@ -8,7 +8,7 @@ with back as (
     returning e.*
 )
 insert into {schema}.job ({carried}, version, attempt, errors, options, admitted)
-select {carried}, version & 2147483647, greatest(attempt - 1, 0), errors, options, admitted
+select {carried}, version & 2147483647::int8, greatest(attempt - 1, 0), errors, options, admitted
 from back
 on conflict (id) do nothing
 returning id

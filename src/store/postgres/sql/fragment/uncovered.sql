@@ -2,8 +2,8 @@
 -- this claim counts: that of its queue (:queue_counted), that of its one kind (:kind_counted). The first check of the rules runs once
 -- per statement.
 (
-    (c.options is null or (c.options ->> 'expires')::int8 > extract(epoch from statement_timestamp()) * 1000000
-        or (c.options ? 'expires') is not true)
+    (c.options is null or (c.options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
+        or (c.options ? 'expires'::text) is not true)
     and (
         (select not exists (
             select from {schema}.rule r
