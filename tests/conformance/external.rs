@@ -288,6 +288,19 @@ pub(crate) async fn an_extended_lease_holds<T: TestDb>(db: &T) {
     assert_eq!(store.extend_external(&[]).await.unwrap(), []);
 }
 
+/// Its report is judged by the policies of the job, its kind and its queue. What is asked needs no right on the jobs of other states.
+pub(crate) async fn what_a_report_is_judged_by<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let out = handed(&store, job().priority(-3).max_attempts(7).header("tenant", "acme")).await;
+    let (shown, asked) = (store.detail(out.id).await, store.handed_out(out.fence()).await.unwrap().unwrap());
+    assert_eq!(format!("{asked:?}"), format!("{shown:?}"));
+    assert!(store.handed_out(Fence::new(out.id, out.version + 1)).await.unwrap().is_none());
+    assert!(finish(&store, out.fence()).await);
+    assert!(store.handed_out(out.fence()).await.unwrap().is_none());
+    let (_, running) = store.running(job()).await;
+    assert!(store.handed_out(running.fence()).await.unwrap().is_none(), "a node has it");
+}
+
 pub(crate) async fn an_extension_without_a_length<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job()).await;

@@ -230,9 +230,9 @@ impl Failed {
     /// conflict counts as an ordinary failure, because no worker can run the job again within its attempt.
     async fn settlement<S: Store>(&self, node: &NodeSession<S>) -> Result<Settlement> {
         let Self { fence, error } = self;
-        let detail = node.store.show(fence.id).await?;
+        let detail = node.store.handed_out(*fence).await?;
         let (mut kind, mut queue) = (String::new(), String::new());
-        let verdict = match detail.filter(|detail| detail.version == fence.version) {
+        let verdict = match detail {
             Some(detail) => {
                 (kind, queue) = (detail.summary.kind.clone(), detail.summary.queue.clone());
                 decide(node, error, &job(node.messages.shared.codecs.detail(detail)))

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::job::{Fence, HandOutNumber, Job, JobId, ReportKey};
-use crate::store::{Completed, Extension, ExternalDone, Settlement};
+use crate::store::{Completed, Extension, ExternalDone, JobDetail, Settlement};
 
 /// Jobs of external workers.
 #[async_trait]
@@ -24,6 +24,9 @@ pub trait External: Send + Sync {
     /// Removes jobs that external workers have done. A job that asked for a reply leaves a row in
     /// [`REPLY_QUEUE`](crate::REPLY_QUEUE).
     async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed>;
+
+    /// Returns everything known about a job while it is handed out under this token. `None`: it no longer is.
+    async fn handed_out(&self, fence: Fence) -> Result<Option<JobDetail>>;
 
     /// Records other outcomes of external workers, as [`settle`](super::Outcomes::settle) does.
     async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>>;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::filter::Filter;
@@ -11,7 +12,7 @@ use super::rows;
 use super::shared::Shared;
 use super::unreadable::refusal;
 use crate::error::Result;
-use crate::job::{JobId, NodeId, Payload};
+use crate::job::{Fence, JobId, NodeId, Payload};
 use crate::store::{JobDetail, JobFilter, JobSummary, Page};
 
 pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
@@ -56,12 +57,20 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
             shared.engine("show a job", &shared.sql.show_bare, &[id.as_uuid()]).await?
         }
     };
-    let Some(row) = rows.first() else {
-        return Ok(None);
-    };
+    rows.first().map(|row| detail(row, missing)).transpose()
+}
+
+pub(super) async fn handed_out(shared: &Arc<Shared>, fence: Fence) -> Result<Option<JobDetail>> {
+    let params: [&(dyn ToSql + Sync); 2] = [fence.id.as_uuid(), &fence.version];
+    let rows = shared.engine("read a job that was handed out", &shared.sql.show_external, &params).await?;
+    rows.first().map(|row| detail(row, None)).transpose()
+}
+
+/// Reads a row, whose payload may be missing for a reason.
+fn detail(row: &Row, missing: Option<String>) -> Result<JobDetail> {
     let dead_at: Option<Timestamp> = rows::get(row, "dead_at")?;
     let reason: Option<String> = rows::get(row, "reason")?;
-    Ok(Some(JobDetail {
+    Ok(JobDetail {
         summary: summary(row)?,
         version: rows::get(row, "version")?,
         dead: dead_at.map(|at| (at, reason.unwrap_or_default())),
@@ -72,5 +81,5 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
         // This is for display only, so options that can't be read are left out. The reason of such a dead letter explains why.
         options: rows::options(row, "options").unwrap_or_default(),
         blocked_on: rows::get(row, "blocked_on")?,
-    }))
+    })
 }

@@ -286,6 +286,10 @@ impl External for Postgres {
         external::complete(&self.0, done).await
     }
 
+    async fn handed_out(&self, fence: Fence) -> Result<Option<JobDetail>> {
+        admin::handed_out(&self.0, fence).await
+    }
+
     async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
         external::settle(&self.0, settlements).await
     }

@@ -17,7 +17,7 @@ use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, Node
 use crate::store::{
     Acquire, Action, AdmissionLag, AdmitRequest, Admitted, AffectedJobs, AuditEntry, AuditFilter, ClaimRequest,
     Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone, FullQueue,
-    Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, JobDetail, JobFilter, JobResult,
+    Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, JobDetail, JobFilter, JobResult, JobState,
     JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat, NodeInfo, Operate,
     OperatorOptions, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery, Released, Rule, RuleEdit, Schema,
     Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, UnreadableRow,
@@ -257,6 +257,11 @@ impl External for Sqlite {
 
     async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
         self.0.complete_external(done).await
+    }
+
+    async fn handed_out(&self, fence: Fence) -> Result<Option<JobDetail>> {
+        let found = self.0.show(fence.id).await?;
+        Ok(found.filter(|detail| detail.summary.state == JobState::External && detail.version == fence.version))
     }
 
     async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jobwright::store::engine::Inspect as _;
 use jobwright::store::engine::{Completed, Extension, External, ExternalDone, Settlement};
+use jobwright::store::{JobDetail, JobState};
 use jobwright::{Fence, HandOutNumber, Job, JobId, Result};
 
 use super::Oracle;
@@ -37,6 +39,11 @@ impl External for Oracle {
             }
         }
         Ok(completed)
+    }
+
+    async fn handed_out(&self, fence: Fence) -> Result<Option<JobDetail>> {
+        let found = self.show(fence.id).await?;
+        Ok(found.filter(|detail| detail.summary.state == JobState::External && detail.version == fence.version))
     }
 
     async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
