@@ -12,6 +12,7 @@ mod commands;
 mod config;
 mod demo;
 mod failure;
+mod grants;
 mod handlers;
 mod log;
 mod output;
@@ -26,7 +27,9 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::args::{Cli, Command};
-use crate::commands::{audit, broker, doctor, jobs, migrate, nodes, queues, rules, schedules, send, status, worker};
+use crate::commands::{
+    audit, broker, doctor, grants as granting, jobs, migrate, nodes, queues, rules, schedules, send, status, worker,
+};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::log::Log;
@@ -69,6 +72,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         // Only servers that were named on purpose: the demo must not run on one that is in use.
         Command::Demo(args) => demo::run(args, cli.database_url, cli.amqp_url).await,
         Command::Migrate(args) => migrate::run(&load()?, &args).await,
+        Command::Grants(args) => granting::run(&load()?, &args).await,
         Command::Worker(args) => worker::run(&load()?, &args).await,
         Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
         Command::Status(args) => status::run(&load()?, &args).await,

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use jobwright::broker::RejectedQueue;
 
 use super::OutputArgs;
+use crate::grants::Purpose;
 
 pub(super) const BROKER_HELP: &str = "\
 The queues are those of the configuration (`default` if it names none), and those of --queue.";
@@ -13,7 +14,7 @@ Each check is ok, warn or fail, with what to do. Nothing is changed and no passw
 Exit codes: 0 nothing failed, 1 something did, 3 the database or the broker can't be reached.
 
 Example:
-  jobwright doctor
+  jobwright doctor --as executor
   jobwright doctor --output json | jq '.[] | select(.state != \"ok\")'";
 
 #[derive(Debug, Subcommand)]
@@ -146,6 +147,9 @@ pub(crate) struct BrokerArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Judge by what this role of the database is for: rights that it does not need are no fault.
+    #[arg(long = "as", value_enum, value_name = "PURPOSE")]
+    pub(crate) purpose: Option<Purpose>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

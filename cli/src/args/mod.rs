@@ -1,6 +1,7 @@
 //! The command line. Secrets are not read through clap, so that none of its help and error messages can show them.
 
 mod broker;
+mod grants;
 mod history;
 mod jobs;
 mod operate;
@@ -15,6 +16,8 @@ use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{
     BrokerArgs, BrokerCommand, DoctorArgs, RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs,
 };
+use self::grants::GRANTS_HELP;
+pub(crate) use self::grants::GrantsArgs;
 pub(crate) use self::history::HistoryArgs;
 pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs, ShowArgs};
 pub(crate) use self::operate::{
@@ -93,6 +96,9 @@ pub(crate) enum Command {
         after_help = "Example:\n  jobwright --database-url postgres://admin@db/app migrate\n  jobwright migrate --print | psql -v ON_ERROR_STOP=1 app"
     )]
     Migrate(MigrateArgs),
+    /// Print or grant the rights that a role of PostgreSQL needs.
+    #[command(after_help = GRANTS_HELP)]
+    Grants(GrantsArgs),
     /// Run jobs with the configured handlers.
     #[command(after_help = WORKER_HELP)]
     Worker(WorkerArgs),

@@ -5,6 +5,7 @@ mod blocked;
 pub(crate) mod broker;
 pub(crate) mod doctor;
 pub(crate) mod drained;
+pub(crate) mod grants;
 mod history;
 pub(crate) mod jobs;
 pub(crate) mod lines;

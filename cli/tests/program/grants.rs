@@ -1,52 +1,45 @@
-//! The roles of docs/operations.md, exactly as documented: each can do its work with these rights alone.
+//! Roles with the rights that `jobwright grants` gives, and no others: each can do its work with them alone.
 
-use std::fmt::Write as _;
 use std::process::{Command, Output, Stdio};
 
 use crate::common::{Sandbox, as_owner, until, uuid};
 
-const DOCUMENT: &str = include_str!("../../../docs/operations.md");
-
 /// The roles of one test. They belong to the whole server, so they have unique names, and are dropped with the test.
-struct Roles {
-    sandbox: Sandbox,
-    names: [(&'static str, String); 3],
+pub(crate) struct Roles {
+    pub(crate) sandbox: Sandbox,
+    names: [(&'static str, String); 4],
 }
 
 impl Roles {
-    /// Creates the roles, and grants them the documented rights.
-    fn create() -> Option<Self> {
+    /// Creates the roles in a database that grants nothing to everybody, and gives each what its purpose needs.
+    pub(crate) fn create() -> Option<Self> {
         let sandbox = Sandbox::postgres()?;
-        let schema = sandbox.schema().unwrap().to_owned();
-        let names = ["sender", "executor", "operator"].map(|role| (role, format!("jobwright_{role}_{}", uuid())));
-        let section = DOCUMENT.split("### Roles").nth(1).unwrap().split("\n### ").next().unwrap();
-        let grants: String =
-            section.split("```").filter_map(|block| block.strip_prefix("sql\n")).collect::<Vec<_>>().join("\n");
-        let mut sql = String::new();
-        for (_, name) in &names {
-            let _ = writeln!(sql, "create role \"{name}\" login password 'secret';");
-        }
-        assert!(grants.lines().filter(|line| line.starts_with("grant ")).count() > 20, "{grants}");
-        for line in grants.lines() {
-            let statement = line.split("--").next().unwrap().trim();
-            let word = if statement.starts_with("revoke ") { " from " } else { " to " };
-            let Some((what, role)) = statement.strip_suffix(';').and_then(|text| text.rsplit_once(word)) else {
-                assert!(statement.is_empty(), "not a grant: {line}");
-                continue;
-            };
-            let name = &names.iter().find(|(known, _)| *known == role).expect("a role of this document").1;
-            let what = what
-                .replace("schema jobwright", &format!("schema {schema}"))
-                .replace("jobwright.", &format!("{schema}."));
-            let _ = writeln!(sql, "{what}{word}\"{name}\";");
-        }
+        let names =
+            ["sender", "executor", "operator", "monitor"].map(|role| (role, format!("jobwright_{role}_{}", uuid())));
         let roles = Self { sandbox, names };
-        as_owner(&sql).unwrap();
+        roles.sandbox.run(&["migrate"]).success();
+        let schema = roles.sandbox.schema().unwrap();
+        // As `alter default privileges … revoke execute on functions from public` would have left it.
+        as_owner(&format!("revoke execute on all functions in schema {schema} from public")).unwrap();
+        for (role, name) in &roles.names {
+            as_owner(&format!("create role \"{name}\" login password 'secret'")).unwrap();
+            let extras: &[&str] = match *role {
+                "sender" => &["--with", "unique"],
+                "executor" => &["--with", "external", "--with", "retention", "--with", "schedules"],
+                _ => &[],
+            };
+            let arguments = [&["grants", *role, name.as_str(), "--apply"][..], extras].concat();
+            roles.sandbox.run(&arguments).success();
+        }
         Some(roles)
     }
 
-    fn command(&self, role: &str, arguments: &[&str]) -> Command {
-        let name = &self.names.iter().find(|(known, _)| *known == role).unwrap().1;
+    pub(crate) fn name(&self, role: &str) -> &str {
+        &self.names.iter().find(|(known, _)| *known == role).unwrap().1
+    }
+
+    pub(crate) fn command(&self, role: &str, arguments: &[&str]) -> Command {
+        let name = self.name(role);
         let url = std::env::var("DATABASE_URL").unwrap();
         let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
         let mut command = self.sandbox.command(arguments);
@@ -73,7 +66,7 @@ impl Drop for Roles {
 }
 
 #[test]
-fn roles_do_their_work_with_what_the_document_gives_them() {
+fn roles_do_their_work_with_what_they_are_granted() {
     let Some(roles) = Roles::create() else { return };
     let sandbox = &roles.sandbox;
     sandbox.configure(
@@ -95,7 +88,7 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
         roles.run("sender", arguments);
     }
 
-    let sender = format!("set role \"{}\";", roles.names[0].1);
+    let sender = format!("set role \"{}\";", roles.name("sender"));
     let schema = sandbox.schema().unwrap();
     as_owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)"))
         .unwrap();
@@ -124,8 +117,14 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
         until("one of the group runs", || sandbox.list(&["--kind", "lasts", "--state", "running"]).len() == 1);
         operate(&["jobs", "cancel", "--kind", "lasts", "--state", "running"]);
     }
-    operate(&["status"]);
-    operate(&["jobs", "list"]);
+    for looks in ["operator", "monitor"] {
+        roles.run(looks, &["status"]);
+        roles.run(looks, &["jobs", "list"]);
+        roles.run(looks, &["jobs", "history"]);
+        roles.run(looks, &["queues", "list"]);
+        roles.run(looks, &["schedules", "list"]);
+        roles.run(looks, &["audit", "list"]);
+    }
     operate(&["jobs", "suspend", "--kind", "kept"]);
     operate(&["jobs", "change", "--kind", "kept", "--to-queue", "other", "--priority", "3"]);
     operate(&["jobs", "resume", "--kind", "kept"]);
@@ -137,6 +136,7 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     operate(&["queues", "limit", "default", "--running", "5"]);
     operate(&["rules", "put", "tenant", "*", "--running", "2"]);
     operate(&["rules", "delete", "tenant", "*"]);
+    roles.run("executor", &["schedules", "list"]);
     operate(&["schedules", "put", "never", "R/2090-01-01T00:00:00Z/P1D", "ends"]);
     operate(&["schedules", "pause", "never"]);
     operate(&["schedules", "resume", "never"]);
@@ -147,7 +147,7 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     operate(&["jobs", "delete", "--kind", "kept"]);
     assert!(operate(&["audit", "list"]).contains("evict"));
     // Old rows that executors prune, with the statements that they use.
-    let (forgets, schema) = (&roles.names[1].1, sandbox.schema().unwrap());
+    let (forgets, schema) = (roles.name("executor"), sandbox.schema().unwrap());
     for statement in [
         include_str!("../../../src/store/postgres/sql/prune_audit.sql"),
         include_str!("../../../src/store/postgres/sql/prune_dead_letters.sql"),
@@ -167,7 +167,7 @@ fn an_operator_can_not_change_what_the_audit_says() {
     let Some(roles) = Roles::create() else { return };
     let audit = format!("{}.audit", roles.sandbox.schema().unwrap());
     roles.run("operator", &["queues", "pause", "mail"]);
-    let operator = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.names[2].1));
+    let operator = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.name("operator")));
     let told = |sql: String| {
         let why = operator(&sql).unwrap_err();
         assert!(why.contains("permission denied for table audit"), "{sql}: {why}");
@@ -190,7 +190,7 @@ fn a_sender_can_not_read_what_others_send() {
     let Some(roles) = Roles::create() else { return };
     let schema = roles.sandbox.schema().unwrap();
     roles.run("sender", &["send", "kind", "{\"secret\": 7}"]);
-    let sender = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.names[0].1));
+    let sender = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.name("sender")));
     sender(&format!("select id, seq, created_at from {schema}.job")).unwrap();
     let tables = ["job", "timer_job", "suspended_job", "external_job", "dead_letter_job"];
     for column in ["payload", "body", "headers", "errors", "options"] {
@@ -215,7 +215,7 @@ fn a_sender_can_not_read_what_others_send() {
 fn a_reader_can_not_use_the_functions_of_triggers() {
     let Some(roles) = Roles::create() else { return };
     let schema = roles.sandbox.schema().unwrap();
-    let (_, reader) = &roles.names[0];
+    let reader = roles.name("sender");
     as_owner(&format!("revoke all on all tables in schema {schema} from \"{reader}\"; grant select on all tables in schema {schema} to \"{reader}\""))
         .unwrap();
     let attack = |function: &str, table: &str, event: &str| {
@@ -251,12 +251,12 @@ fn the_key_of_reports_is_for_executors_alone() {
     let Some(roles) = Roles::create() else { return };
     let schema = roles.sandbox.schema().unwrap();
     let look = |role: &str| {
-        let name = &roles.names.iter().find(|(known, _)| *known == role).unwrap().1;
+        let name = roles.name(role);
         let sees = as_owner(&format!("set role \"{name}\"; select id, version from {schema}.external_job limit 0"));
         (as_owner(&format!("set role \"{name}\"; select key from {schema}.report_key")), sees)
     };
     assert!(look("executor").0.is_ok());
-    for role in ["sender", "operator"] {
+    for role in ["sender", "operator", "monitor"] {
         let (key, _) = look(role);
         let why = key.expect_err("it has the key");
         assert!(why.contains("permission denied for table report_key"), "{role}: {why}");
@@ -266,7 +266,8 @@ fn the_key_of_reports_is_for_executors_alone() {
     as_owner(&format!("{keys} from {schema}.report_key")).unwrap();
 
     // As after an upgrade: the missing grant is reported before anything fails.
-    let (_, executor) = &roles.names[1];
+    roles.sandbox.configure("[queues.mail]\nexternal = true\n");
+    let executor = roles.name("executor");
     as_owner(&format!("revoke all on {schema}.report_key from \"{executor}\"")).unwrap();
     let said = |done: Output| String::from_utf8(done.stdout).unwrap();
     let doctor = said(roles.command("executor", &["doctor"]).output().unwrap());

@@ -27,6 +27,7 @@ mod failures;
 mod faults_alarm;
 mod faults_rabbitmq;
 mod grants;
+mod grants_statements;
 mod handlers;
 mod hostile_input;
 mod jobs_commands;

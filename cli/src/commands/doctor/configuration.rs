@@ -8,11 +8,12 @@ use jobwright::config::Backend;
 
 use super::Finding;
 use crate::config::{Action, Settings, other_writers};
+use crate::grants::Purpose;
 use crate::handlers::fault;
 
 const CHECK: &str = "configuration";
 
-pub(super) fn check(settings: &Settings) -> Vec<Finding> {
+pub(super) fn check(settings: &Settings, purpose: Option<Purpose>) -> Vec<Finding> {
     let own = settings.own_queues().join(", ");
     let kinds = settings.handlers.len();
     let mut findings = vec![Finding::ok(CHECK, format!("readable; queues run here: {}; {kinds} handlers", dash(&own)))];
@@ -36,11 +37,11 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
             ));
         }
     }
-    if settings.handlers.is_empty() {
+    if settings.handlers.is_empty() && purpose.is_none_or(|purpose| purpose == Purpose::Executor) {
         findings.push(Finding::warn(
             CHECK,
             "no handlers: `jobwright worker` would run nothing",
-            "none is needed to send; else name some in `[handlers.KIND]`, see `jobwright worker --help`",
+            "none is needed to send (`--as sender`); else name some in `[handlers.KIND]`, see `jobwright worker --help`",
         ));
     }
     findings

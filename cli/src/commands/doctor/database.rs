@@ -5,14 +5,15 @@ use std::path::Path;
 use jobwright::config::{Access, Backend};
 use jobwright::{AnyStore, MessageServices};
 
-use super::{Finding, connections, engine, postgres, sqlite};
+use super::{Finding, connections, engine, postgres, rights, sqlite};
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
+use crate::grants::Purpose;
 
 /// The services that all checks of the database share.
 pub(super) type Messages = MessageServices<AnyStore>;
 
-pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
+pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>) -> Vec<Finding> {
     if let Ok(Backend::Sqlite(path)) = settings.database.backend()
         && !Path::new(path).exists()
     {
@@ -39,16 +40,19 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let complete = schema.state != super::State::Fail;
     match settings.database.backend() {
         Ok(Backend::Postgres(_)) => {
-            findings.extend(with_slow_notice(settings, postgres::server(&messages)).await);
+            findings.extend(with_slow_notice(settings, postgres::server(&messages, purpose)).await);
             findings.push(postgres::primaries(&settings.database).await);
         }
         _ => findings.extend(sqlite::check(&messages).await),
     }
     findings.push(schema);
+    if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
+        findings.push(with_slow_notice(settings, postgres::publications(&messages, &settings.database.schema)).await);
+    }
     if complete {
         if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
             findings.push(with_slow_notice(settings, connections::check(&messages, &settings.database)).await);
-            findings.extend(with_slow_notice(settings, postgres::rights(&messages, &settings.database.schema)).await);
+            findings.push(with_slow_notice(settings, rights::check(settings, &messages, purpose)).await);
         } else {
             findings.push(with_slow_notice(settings, sqlite::nodes(&messages)).await);
         }
@@ -84,7 +88,8 @@ async fn schema(messages: &Messages) -> Finding {
         let found = format!("version {} is missing", missing.join(", "));
         return Finding::fail(CHECK, found, "run `jobwright migrate`");
     }
-    Finding::ok(CHECK, format!("version {}, nothing missing, nothing edited", steps.len()))
+    let newest = steps.last().map_or(0, |step| step.version);
+    Finding::ok(CHECK, format!("version {newest}, nothing missing, nothing edited"))
 }
 
 async fn nodes(messages: &Messages) -> Finding {

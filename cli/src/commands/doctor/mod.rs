@@ -6,6 +6,7 @@ mod connections;
 mod database;
 mod engine;
 mod postgres;
+mod rights;
 mod sqlite;
 mod version;
 
@@ -53,11 +54,14 @@ pub(super) struct Finding {
     todo: Option<String>,
     #[serde(skip)]
     unreachable: bool,
+    /// The role lacks a right to look.
+    #[serde(skip)]
+    denied: bool,
 }
 
 impl Finding {
     fn new(check: &'static str, state: State, found: impl Into<String>) -> Self {
-        Self { check, state, found: found.into(), todo: None, unreachable: false }
+        Self { check, state, found: found.into(), todo: None, unreachable: false, denied: false }
     }
 
     pub(super) fn ok(check: &'static str, found: impl Into<String>) -> Self {
@@ -72,14 +76,16 @@ impl Finding {
         Self { todo: Some(todo.into()), ..Self::new(check, State::Fail, found) }
     }
 
+    /// Makes a finding of a check that this role has no right to.
+    fn denied(check: &'static str, what: &str) -> Self {
+        let todo = "ask as a role that may (`jobwright grants monitor ROLE`), or say what this one is for (`--as`); nothing else depends on this check";
+        Self { denied: true, ..Self::warn(check, format!("could not be looked at: {what}"), todo) }
+    }
+
     /// Makes a finding from an error of the library. A right that this role lacks is no fault of the checked object.
     pub(super) fn error(check: &'static str, error: jobwright::Error, todo: &str) -> Self {
         if let Some(what) = denied(&error) {
-            return Self::warn(
-                check,
-                format!("could not be looked at: {what}"),
-                "ask as a role that may (`grant select on …`; docs/operations.md, \"Roles\", has an operator's); nothing else depends on this check",
-            );
+            return Self::denied(check, &what);
         }
         let unreachable = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy);
         Self { unreachable, ..Self::fail(check, Failure::from(error).to_string(), todo) }
@@ -104,8 +110,8 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
     let mut findings = Vec::new();
     match settings {
         Ok(settings) => {
-            findings.extend(configuration::check(&settings));
-            findings.extend(database::check(&settings).await);
+            findings.extend(configuration::check(&settings, args.purpose));
+            findings.extend(database::check(&settings, args.purpose).await);
             findings.extend(broker::check(&settings).await);
         }
         Err(failure) => findings.push(Finding::fail(
@@ -113,6 +119,12 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
             failure.to_string(),
             "correct the configuration; nothing else was checked",
         )),
+    }
+    if let Some(purpose) = args.purpose.filter(|purpose| !purpose.looks()) {
+        for finding in findings.iter_mut().filter(|finding| finding.denied) {
+            *finding =
+                Finding::ok(finding.check, format!("not looked at: the role of a {} has no need to", purpose.name()));
+        }
     }
     match args.output.output {
         Format::Json => json(&findings)?,

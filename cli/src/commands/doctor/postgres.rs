@@ -9,16 +9,15 @@ use tokio_postgres::types::ToSql;
 
 use super::Finding;
 use super::database::Messages;
+use crate::grants::Purpose;
 
 /// Smaller differences of clocks don't matter.
 const CLOCKS: f64 = 2.0;
-/// Age at which a transaction keeps too many dead rows.
-const OLD: Duration = Duration::from_secs(300);
 /// PostgreSQL 13.
 const OLDEST_VERSION: i32 = 130_000;
 
 /// Checks version, role, clock and old transactions.
-pub(super) async fn server(messages: &Messages) -> Vec<Finding> {
+pub(super) async fn server(messages: &Messages, purpose: Option<Purpose>) -> Vec<Finding> {
     let asked = Instant::now();
     let rows = ask(messages, include_str!("sql/server.sql"), &[]).await;
     let host = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -31,9 +30,10 @@ pub(super) async fn server(messages: &Messages) -> Vec<Finding> {
         Err(why) => vec![refused("database version", &why)],
     };
     findings.push(match ask(messages, include_str!("sql/oldest_transaction.sql"), &[]).await {
-        Ok(rows) => rows.first().map_or_else(|| Finding::ok(OLDEST, "none"), oldest),
+        Ok(rows) => rows.first().map_or_else(|| Finding::ok(OLDEST, "none"), |row| oldest(row, purpose)),
         Err(why) => refused(OLDEST, &why),
     });
+    findings.extend(open_path(messages).await);
     findings
 }
 
@@ -91,44 +91,88 @@ fn about(row: &Row, host: f64, took: Duration) -> Result<Vec<Finding>, tokio_pos
 
 const OLDEST: &str = "oldest transaction";
 
-fn oldest(row: &Row) -> Finding {
+/// Describes what holds back the cleaning of dead rows for the longest time.
+fn oldest(row: &Row, purpose: Option<Purpose>) -> Finding {
+    let text = |column| row.try_get::<_, Option<String>>(column).ok().flatten().unwrap_or_default();
+    let (kind, name) = (text("kind"), text("name"));
     let age: i64 = row.try_get("age").unwrap_or_default();
     let seconds: f64 = row.try_get("seconds").unwrap_or_default();
     let hidden: i64 = row.try_get("hidden").unwrap_or_default();
-    let secret = match hidden {
-        0 => String::new(),
-        _ => format!("; {hidden} connections do not show theirs to this role (grant it pg_read_all_stats)"),
+    let found = match kind.as_str() {
+        "" => "none".to_owned(),
+        "replication slot" => format!("the replication slot {name}, {age} transactions behind"),
+        _ => format!("the {kind} {name}, {seconds:.0} s old, {age} transactions behind"),
     };
-    let found = format!("{seconds:.0} s old, {age} transactions behind{secret}");
-    if seconds > OLD.as_secs_f64() {
-        let todo = "end it: dead rows can't be cleaned up behind it, and claims get slower; the SQL to find it is in docs/operations.md";
+    if row.try_get("old").unwrap_or_default() {
+        let end = match kind.as_str() {
+            "replication slot" => {
+                "let its standby or subscriber catch up, or drop the slot (`pg_drop_replication_slot`)"
+            }
+            "prepared transaction" => {
+                "`commit prepared` or `rollback prepared` it in its database, or let its transaction manager recover"
+            }
+            _ => "end it (`pg_terminate_backend`)",
+        };
+        let todo = format!(
+            "{end}: dead rows can't be cleaned up behind it, and claims get slower; the SQL to find others is in docs/operations.md"
+        );
         return Finding::warn(OLDEST, found, todo);
     }
-    Finding::ok(OLDEST, found)
+    if hidden == 0 {
+        return Finding::ok(OLDEST, found);
+    }
+    let blind = format!("{found}; but {hidden} sessions of others hide theirs from this role");
+    if purpose.is_some_and(|purpose| !purpose.looks()) {
+        return Finding::ok(OLDEST, blind);
+    }
+    Finding::warn(
+        OLDEST,
+        blind,
+        "`grant pg_read_all_stats to ROLE`, as a superuser; or say what this role is for (`--as executor`)",
+    )
 }
 
-/// Checks what this role may do with the tables.
-pub(super) async fn rights(messages: &Messages, schema: &str) -> Vec<Finding> {
-    const CHECK: &str = "database rights";
-    let rows = match ask(messages, include_str!("sql/rights.sql"), &[&schema]).await {
+/// Checks whether others may put functions and operators into a schema where this role's statements would find them.
+async fn open_path(messages: &Messages) -> Vec<Finding> {
+    const CHECK: &str = "search path";
+    let rows = match ask(messages, include_str!("sql/search_path.sql"), &[]).await {
         Ok(rows) => rows,
         Err(why) => return vec![refused(CHECK, &why)],
     };
-    let lacks = |purpose: &str| -> Vec<String> {
-        rows.iter()
-            .filter(|row| row.try_get::<_, String>("purpose").is_ok_and(|found| found == purpose))
-            .filter_map(|row| row.try_get("lacks").ok())
-            .collect()
+    let text = |row: &Row, column| row.try_get::<_, String>(column).unwrap_or_default();
+    if rows.is_empty() {
+        return vec![Finding::ok(CHECK, "nobody else may create objects in the schemas of this role's search path")];
+    }
+    let open = rows.iter().map(|row| {
+        let (schema, who) = (text(row, "schema"), text(row, "who"));
+        let todo = format!(
+            "`revoke create on schema {schema} from {who}`, or take the schema out of the role's `search_path`: a function or operator that is put \
+             there runs with the rights of whoever's SQL means another one. Statements of jobwright do not look there; handlers' may"
+        );
+        Finding::warn(CHECK, format!("{who} may create objects in the schema {schema}, which is in this role's search path"), todo)
+    });
+    open.collect()
+}
+
+/// Checks whether logical decoding can follow each table that a publication covers.
+pub(super) async fn publications(messages: &Messages, schema: &str) -> Finding {
+    const CHECK: &str = "publications";
+    let rows = match ask(messages, include_str!("sql/publications.sql"), &[&schema]).await {
+        Ok(rows) => rows,
+        Err(why) => return refused(CHECK, &why),
     };
-    let todo = "grant what docs/operations.md lists under \"Roles\"";
-    let (send, execute) = (lacks("send"), lacks("execute"));
-    vec![match (send.is_empty(), execute.is_empty()) {
-        (true, true) => Finding::ok(CHECK, "this role may send and execute"),
-        (true, false) => {
-            Finding::warn(CHECK, format!("this role may send, but not execute: {}", execute.join(", ")), todo)
-        }
-        (false, _) => Finding::fail(CHECK, format!("this role may not send: {}", send.join(", ")), todo),
-    }]
+    let text = |row: &Row, column| row.try_get::<_, String>(column).unwrap_or_default();
+    let without: Vec<_> =
+        rows.iter().map(|row| format!("{} (in {})", text(row, "relation"), text(row, "publications"))).collect();
+    if without.is_empty() {
+        return Finding::ok(CHECK, "each published table has a replica identity");
+    }
+    Finding::fail(
+        CHECK,
+        format!("the server refuses updates and deletes of tables without a replica identity: {}", without.join(", ")),
+        "run `jobwright migrate`, which gives each table one; if it was taken away since: `alter table … replica identity default`, or `full` \
+         for `history`, `rate_log` and `unblock`",
+    )
 }
 
 /// Queries in a transaction of the library, so that TLS, deadlines and poolers are the same as in use. Keeps nothing.
@@ -139,6 +183,7 @@ pub(super) async fn ask(messages: &Messages, sql: &str, values: &[&(dyn ToSql + 
             let said = |error: tokio_postgres::Error| {
                 error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
             };
+            transaction.batch_execute("set local search_path = pg_catalog, pg_temp").await.map_err(said)?;
             transaction.query(sql, values).await.map_err(said)?
         }
         _ => Vec::new(),

@@ -1,24 +1,16 @@
--- The rights that this role lacks, for sending and for executing. A right on some columns counts: the roles of docs/operations.md have those.
-with needed (purpose, relation, privilege) as (
-  values ('send', 'job', 'insert'), ('send', 'timer_job', 'insert'),
-         ('execute', 'job', 'select'), ('execute', 'job', 'insert'), ('execute', 'job', 'update'), ('execute', 'job', 'delete'),
-         ('execute', 'timer_job', 'select'), ('execute', 'timer_job', 'insert'), ('execute', 'timer_job', 'update'),
-         ('execute', 'timer_job', 'delete'),
-         ('execute', 'node', 'select'), ('execute', 'node', 'insert'), ('execute', 'node', 'update'), ('execute', 'node', 'delete'),
-         ('execute', 'dead_letter_job', 'insert'), ('execute', 'migration', 'select')
-)
-select purpose, privilege || ' on ' || relation as lacks
-from needed
-where case when privilege = 'delete'
-           then not has_table_privilege(format('%I.%I', $1::text, relation), privilege)
-           else not has_any_column_privilege(format('%I.%I', $1::text, relation), privilege) end
-union all
--- Missing sequences mean a missing migration, which another check finds.
-select 'execute', 'update on shared_cursor_' || n
-from generate_series(0, 15) as n
-where not has_sequence_privilege(to_regclass(format('%I.shared_cursor_%s', $1::text, n))::oid, 'update')
-union all
--- The same holds for a missing table.
-select 'execute', 'select on report_key (for queues of external workers)'
-where not has_any_column_privilege(to_regclass(format('%I.report_key', $1::text))::oid, 'select')
-order by 1, 2
+-- Those of these rights that this role lacks, each as its kind, object, privilege and column. What does not exist is a missing migration, which another
+-- check finds. A right on some columns counts as one on the table.
+select n.privilege || coalesce(' (' || n.column_name || ')', '') || case n.kind when 'table' then ' on ' else ' on ' || n.kind || ' ' end || n.object as lacks
+from unnest($2::text[], $3::text[], $4::text[], $5::text[]) with ordinality as n(kind, object, privilege, column_name, place)
+where case n.kind
+          when 'schema' then not has_schema_privilege($1::text, n.privilege)
+          when 'sequence' then not has_sequence_privilege(to_regclass(format('%I.%I', $1::text, n.object))::oid, n.privilege)
+          when 'function' then exists (select from pg_proc p join pg_namespace s on s.oid = p.pronamespace
+                                       where s.nspname = $1::text and p.proname = n.object and not has_function_privilege(p.oid, n.privilege))
+          when 'table' then case
+              when n.column_name is not null
+              then not has_column_privilege(to_regclass(format('%I.%I', $1::text, n.object))::oid, n.column_name, n.privilege)
+              when n.privilege = 'delete' then not has_table_privilege(to_regclass(format('%I.%I', $1::text, n.object))::oid, n.privilege)
+              else not has_any_column_privilege(to_regclass(format('%I.%I', $1::text, n.object))::oid, n.privilege) end
+      end
+order by n.place
