@@ -84,3 +84,43 @@ async fn nonsense_is_refused() {
     }
     assert!(place.db.jobs().all().await.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_are_checked_as_the_library_checks_them() {
+    let Some(place) = Place::create().await else { return };
+    let many = |count| format!("(select jsonb_object_agg('h' || g, 'v') from generate_series(1, {count}) g)");
+    let one = |name: &str, value: &str| format!("jsonb_build_object({name}, {value})");
+    let cases = [
+        (many(64), None),
+        (many(65), Some("more than 64 headers")),
+        (many(1_000_000), Some("more than 64 headers")),
+        (one("'h'", "repeat('v', 4096)"), None),
+        (one("'h'", "repeat('v', 4097)"), Some("4097 bytes")),
+        (one("'h'", "repeat('ä', 2049)"), Some("4098 bytes")),
+        (one("repeat('n', 100)", "'v'"), None),
+        (one("repeat('n', 101)", "'v'"), Some("longer than 100 bytes")),
+        (one("''", "'v'"), Some("is empty")),
+        (one("' n'", "'v'"), Some("outer blanks")),
+        (one("E'a\\nb'", "'v'"), Some("control characters")),
+        (one("'h'", "5"), Some("values are strings")),
+        (one("'h'", "null::text"), Some("values are strings")),
+        ("'[]'".to_owned(), Some("values are strings")),
+        ("'{}'".to_owned(), None),
+    ];
+    for (headers, refusal) in cases {
+        let sent = place.send(&format!("headers => {headers}"), &[]).await;
+        match (sent, refusal) {
+            (Ok(_), None) => {}
+            (Err(error), Some(why)) if error.contains(why) && error.starts_with("jobwright.send: ") => {}
+            (sent, refusal) => panic!("{headers}: {sent:?}, and not {refusal:?}"),
+        }
+    }
+    // What does not come through the function is bounded, too.
+    let client = &place.client;
+    let insert = format!(
+        "insert into job (id, kind, queue, rank, max_attempts, payload, headers) select gen_random_uuid(), 'k', 'q', 0, 1, '1', {}",
+        many(50_000)
+    );
+    let refused = client.execute(&insert, &[]).await.unwrap_err();
+    assert_eq!(refused.code(), Some(&tokio_postgres::error::SqlState::CHECK_VIOLATION), "{refused}");
+}

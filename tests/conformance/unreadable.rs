@@ -93,6 +93,7 @@ pub(crate) async fn met_by_an_admission<T: SqlDb>(db: &T) {
 
 /// Not only a value of a wrong type.
 pub(crate) async fn options_of_any_shape<T: SqlDb>(db: &T) {
+    db.let_anything_in().await;
     let store = db.jobs();
     let node = store.node().await;
     for options in

@@ -107,6 +107,9 @@ pub(crate) trait SqlDb: TestDb {
     /// Makes a waiting or blocked job unreadable, as third-party SQL could.
     async fn spoil(&self, id: JobId);
 
+    /// Drops the constraints that keep unreadable rows out, as if rows were there from before them.
+    async fn let_anything_in(&self);
+
     /// Runs third-party SQL; `{}` stands for the prefix of the table names.
     async fn change(&self, sql: &str);
 

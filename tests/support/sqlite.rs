@@ -177,6 +177,9 @@ impl SqlDb for SqliteDb {
         }
     }
 
+    /// There are none.
+    async fn let_anything_in(&self) {}
+
     async fn change(&self, sql: &str) {
         self.raw(sql.replace("{}", "jobwright_")).await;
     }

@@ -42,6 +42,41 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0020_search_paths.sql"),
         backfill: None,
     },
+    Migration {
+        version: 5,
+        name: "checks of jobs",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0005_job_checks.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 6,
+        name: "checks of timers",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0006_timer_job_checks.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 7,
+        name: "checks of unblocks",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0007_unblock_checks.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 8,
+        name: "checks of unique keys",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0008_unique_key_checks.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 9,
+        name: "send and jobs",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0009_send_and_jobs.sql"),
+        backfill: None,
+    },
 ];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large
