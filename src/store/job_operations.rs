@@ -42,6 +42,23 @@ impl Chunk {
         };
         chunks.into_iter().enumerate().map(part).collect()
     }
+
+    /// Returns whether it is about one job, or none.
+    pub(crate) fn is_single(&self) -> bool {
+        self.filter.ids.as_ref().is_some_and(|ids| ids.len() <= 1)
+    }
+
+    /// Returns its two halves; `None` if it is about one job only.
+    pub(crate) fn halves(&self) -> Option<[Self; 2]> {
+        let ids = self.filter.ids.as_ref().filter(|ids| ids.len() > 1)?;
+        let (first, second) = ids.split_at(ids.len() / 2);
+        let part = |ids: &[JobId], before| Self {
+            filter: JobFilter { ids: Some(ids.to_vec()), ..self.filter.clone() },
+            before,
+            all: self.all,
+        };
+        Some([part(first, self.before), part(second, self.before + first.len())])
+    }
 }
 
 /// How far ahead a due date may be.

@@ -31,6 +31,7 @@ mod by_broker;
 mod by_database;
 mod corpus;
 mod memory;
+mod odd_rows;
 mod oversized_numbers;
 mod producer;
 mod siege;

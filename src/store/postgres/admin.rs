@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -17,12 +16,17 @@ use crate::store::{JobDetail, JobFilter, JobSummary, Page};
 
 pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
     let filter = Filter::from(filter);
-    let after = page.after.unwrap_or(i64::MIN);
+    // Nothing has a number beyond the last one. A page that began with that again would never be the last.
+    let first = match page.after {
+        None => i64::MIN,
+        Some(i64::MAX) => return Ok(Vec::new()),
+        Some(after) => after + 1,
+    };
     let limit = rows::count(page.limit);
     let sql = &shared.sql;
     // An index finds ids; anything else is read in the order of the page.
     let statement = if filter.ids.is_some() { &sql.list_ids } else { &sql.list };
-    let rows = shared.engine_filtered("list jobs", statement, &filter.params(&[&after, &limit])).await?;
+    let rows = shared.engine_filtered("list jobs", statement, &filter.params(&[&first, &limit])).await?;
     rows.iter().map(summary).collect()
 }
 
@@ -36,10 +40,10 @@ fn summary(row: &Row) -> Result<JobSummary> {
         priority: rows::get(row, "priority")?,
         attempt: rows::attempts(rows::get(row, "attempt")?),
         max_attempts: rows::attempts(rows::get(row, "max_attempts")?),
-        created_at: rows::get(row, "created_at")?,
-        due_at: rows::get(row, "due_at")?,
+        created_at: rows::shown_time(row, "created_at")?,
+        due_at: rows::some_time(row, "due_at")?,
         owner: rows::get::<Option<i64>>(row, "owner")?.map(NodeId),
-        claimed_at: rows::get(row, "claimed_at")?,
+        claimed_at: rows::some_time(row, "claimed_at")?,
         last_error: rows::get(row, "last_error")?,
     })
 }
@@ -68,7 +72,7 @@ pub(super) async fn handed_out(shared: &Arc<Shared>, fence: Fence) -> Result<Opt
 
 /// Reads a row, whose payload may be missing for a reason.
 fn detail(row: &Row, missing: Option<String>) -> Result<JobDetail> {
-    let dead_at: Option<Timestamp> = rows::get(row, "dead_at")?;
+    let dead_at = rows::some_time(row, "dead_at")?;
     let reason: Option<String> = rows::get(row, "reason")?;
     Ok(JobDetail {
         summary: summary(row)?,

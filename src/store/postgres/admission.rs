@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use super::client::Params;
 use super::engine_transaction::EngineTransaction;
+use super::halves::Halves;
 use super::shared::Shared;
+use super::unreadable::{Found, dead_letter_idle, refusal};
 use super::{counting, rows};
 use crate::error::Result;
 use crate::job::JobId;
@@ -69,54 +71,123 @@ fn counted(names: Option<Vec<String>>) -> Result<Vec<(Scope, String)>> {
 /// Runs one admission pass. `looks` says whether a moment ago there were rules under which newly arrived jobs must be considered. A rule
 /// set since then has notified all nodes, so they run another pass.
 async fn run_pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
-    let sql = &shared.sql;
-    let limit = rows::count(request.limit);
-    let batch = EngineTransaction::begin_with(shared, "admit jobs", &sql.admit_lock).await?;
-    let (look_ahead, none): (i64, &[String]) = (rows::count(LOOK_AHEAD), &[]);
-    let queues = if looks { request.queues } else { none };
-    let params: Params<'_> = &[&limit, &queues, &request.kinds, &look_ahead, &MAX_KEYS, &request.counting];
-    // Sent together: neither needs the other's answer, and both must come after the lock.
-    let (book, found) = tokio::try_join!(batch.query(&sql.rules, &[]), batch.query(&sql.admit_candidates, params))?;
-    let rules = RuleBook::new(super::rules::read(&book)?);
-    let (candidates, unblocked, more) = split(&found)?;
-    if candidates.is_empty() {
-        // No job was blocked on the unblocked keys.
-        return if unblocked.is_empty() { batch.roll_back().await } else { batch.commit().await }
-            .map(|()| Admitted { more, ..Admitted::default() });
+    match pass(shared, request, looks).await {
+        Err(error) if refusal(&error).is_some() && clear_candidates(shared, request, looks).await? => {
+            pass(shared, request, looks).await
+        }
+        passed => passed,
     }
-    let full = more
-        || candidates.iter().filter(|candidate| candidate.state == CandidateState::Waiting).count() >= request.limit;
-    let usage = usage(&batch, shared, &rules, &candidates).await?;
-    let plan = plan(candidates, &unblocked, &rules, usage, limit);
-    let again = full || plan.unblocks.iter().any(|unblock| unblock.at.is_none());
-    let admitted = apply(&batch, shared, &plan).await?;
-    batch.commit().await?;
-    Ok(Admitted { more: again, ..admitted })
 }
 
-/// Splits the rows into candidates and unblocked keys. The flag says whether more keys may be unblocked.
-fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Unblocked>, bool)> {
-    let (mut candidates, mut unblocked, mut more) = (Vec::new(), Vec::new(), false);
-    for row in found {
-        let Some(blocked) = rows::get::<Option<bool>>(row, "blocked")? else {
-            unblocked.push(Unblocked { key: rows::get(row, "key")?, n: rows::get(row, "n")? });
-            more |= rows::get::<i64>(row, "seq")? > 0;
-            continue;
-        };
-        candidates.push(Candidate {
-            id: JobId::from(rows::get::<Uuid>(row, "id")?),
-            seq: rows::get(row, "seq")?,
-            rank: rows::get(row, "rank")?,
-            state: if blocked { CandidateState::Blocked } else { CandidateState::Waiting },
-            kind: rows::get(row, "kind")?,
-            queue: rows::get(row, "queue")?,
-            options: rows::blocking_options(row, "options")?,
-            holds: rows::get(row, "holds")?,
-            blocked_on: rows::get(row, "blocked_on")?,
-            share: rows::get(row, "share")?,
-        });
+async fn pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
+    let mut pass = Pass::begin(shared, request, looks).await?;
+    if pass.candidates.is_empty() {
+        // No job was blocked on the unblocked keys.
+        let Pass { batch, has_removed, more, .. } = pass;
+        return if has_removed { batch.commit().await } else { batch.roll_back().await }
+            .map(|()| Admitted { more, ..Admitted::default() });
     }
-    Ok((candidates, unblocked, more))
+    let admitted = pass.decide(shared, request.limit).await?;
+    pass.batch.commit().await?;
+    Ok(admitted)
+}
+
+/// Finds the candidates that make a pass fail, by passes over parts of them that are rolled back, and makes dead letters of them. Returns
+/// whether there were any.
+async fn clear_candidates(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<bool> {
+    let whole = Pass::begin(shared, request, looks).await?;
+    let ids: Vec<JobId> = whole.candidates.iter().map(|candidate| candidate.id).collect();
+    whole.batch.roll_back().await?;
+    let (mut halves, mut removed) = (Halves::of(&ids, shared.call_timeout), false);
+    while let Some(part) = halves.next() {
+        let Err(error) = rehearse(shared, request, looks, part).await else { continue };
+        let why = refusal(&error).ok_or(error)?;
+        let Some(one) = halves.failed(part) else { continue };
+        let named = [*one.as_uuid()];
+        let tried = "look at a job that can't be admitted";
+        for row in &shared.engine(tried, &shared.sql.unowned, &[&named.as_slice()]).await? {
+            removed |= dead_letter_idle(shared, Found::read(row)?, &why).await?;
+        }
+    }
+    Ok(removed)
+}
+
+/// Makes a pass over these candidates alone, and rolls it back.
+async fn rehearse(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool, only: &[JobId]) -> Result<()> {
+    let mut pass = Pass::begin(shared, request, looks).await?;
+    pass.candidates.retain(|candidate| only.contains(&candidate.id));
+    pass.decide(shared, request.limit).await?;
+    pass.batch.roll_back().await
+}
+
+/// An admission pass that has read what it decides about.
+struct Pass {
+    batch: EngineTransaction,
+    rules: RuleBook,
+    candidates: Vec<Candidate>,
+    unblocked: Vec<Unblocked>,
+    /// Whether any unblock was removed, also of keys that no job is blocked on.
+    has_removed: bool,
+    /// Whether more keys may be unblocked.
+    more: bool,
+}
+
+impl Pass {
+    /// Waits for its turn, removes unblocks, and reads what they let start.
+    async fn begin(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Self> {
+        let sql = &shared.sql;
+        let limit = rows::count(request.limit);
+        let batch = EngineTransaction::begin_with(shared, "admit jobs", &sql.admit_lock).await?;
+        let (look_ahead, none): (i64, &[String]) = (rows::count(LOOK_AHEAD), &[]);
+        let queues = if looks { request.queues } else { none };
+        let params: Params<'_> = &[&limit, &queues, &request.kinds, &look_ahead, &MAX_KEYS, &request.counting];
+        // Sent together: neither needs the other's answer, and both must come after the lock.
+        let (book, found) = tokio::try_join!(batch.query(&sql.rules, &[]), batch.query(&sql.admit_candidates, params))?;
+        let rules = RuleBook::new(super::rules::read(&book)?);
+        let (candidates, unblocked) = (Vec::new(), Vec::new());
+        let mut pass = Self { batch, rules, candidates, unblocked, has_removed: false, more: false };
+        pass.read(&found)?;
+        Ok(pass)
+    }
+
+    /// Reads the candidates, the unblocked keys, and a row about all unblocks.
+    fn read(&mut self, found: &[Row]) -> Result<()> {
+        for row in found {
+            let Some(blocked) = rows::get::<Option<bool>>(row, "blocked")? else {
+                let n: i64 = rows::get(row, "n")?;
+                match rows::get::<Option<String>>(row, "key")? {
+                    Some(key) => self.unblocked.push(Unblocked { key, n }),
+                    None => (self.has_removed, self.more) = (n > 0, rows::get::<i64>(row, "seq")? > 0),
+                }
+                continue;
+            };
+            self.candidates.push(Candidate {
+                id: JobId::from(rows::get::<Uuid>(row, "id")?),
+                seq: rows::get(row, "seq")?,
+                rank: rows::get(row, "rank")?,
+                state: if blocked { CandidateState::Blocked } else { CandidateState::Waiting },
+                kind: rows::get(row, "kind")?,
+                queue: rows::get(row, "queue")?,
+                options: rows::blocking_options(row, "options")?,
+                holds: rows::get(row, "holds")?,
+                blocked_on: rows::get(row, "blocked_on")?,
+                share: rows::get(row, "share")?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Decides about the candidates, and writes that down.
+    async fn decide(&mut self, shared: &Shared, limit: usize) -> Result<Admitted> {
+        let candidates = std::mem::take(&mut self.candidates);
+        let waiting = candidates.iter().filter(|candidate| candidate.state == CandidateState::Waiting).count();
+        let full = self.more || waiting >= limit;
+        let usage = usage(&self.batch, shared, &self.rules, &candidates).await?;
+        let plan = plan(candidates, &self.unblocked, &self.rules, usage, rows::count(limit));
+        let again = full || plan.unblocks.iter().any(|unblock| unblock.at.is_none());
+        let admitted = apply(&self.batch, shared, &plan).await?;
+        Ok(Admitted { more: again, ..admitted })
+    }
 }
 
 async fn usage(

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::client::Params;
 use super::rows;
 use super::shared::Shared;
+use super::unreadable::{Found, clear_away_idle};
 use crate::error::Result;
 use crate::store::Scope;
 
@@ -13,7 +15,17 @@ pub(super) async fn age_jobs(shared: &Arc<Shared>, limit: usize) -> Result<u64> 
     for row in &shared.engine(what, &shared.sql.aging_queues, &[]).await? {
         let (queue, aging): (String, i64) = (rows::get(row, "queue")?, rows::get(row, "aging")?);
         let blocked_on = format!("{}{queue}", Scope::Queue.prefix());
-        let answer = shared.engine(what, &shared.sql.age, &[&queue, &aging, &rows::count(limit), &blocked_on]).await?;
+        let limit = rows::count(limit);
+        let params: Params<'_> = &[&queue, &aging, &limit, &blocked_on];
+        let raise = || shared.engine(what, &shared.sql.age, params);
+        let aged = async || {
+            let rows = shared.engine(what, &shared.sql.aging_jobs, &[&queue, &blocked_on, &limit]).await?;
+            rows.iter().map(Found::read).collect()
+        };
+        let answer = match raise().await {
+            Err(error) if clear_away_idle(shared, &error, aged()).await => raise().await?,
+            answer => answer?,
+        };
         raised += rows::get::<i64>(rows::single(&answer)?, 0)?.unsigned_abs();
     }
     Ok(raised)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::rows;
 use super::shared::Shared;
+use super::unreadable::refusal;
 use crate::error::Result;
 use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
@@ -25,8 +26,16 @@ pub(super) async fn repair_clock(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>
     ] {
         // One call each, so that no statement waits for rows that another one has locked.
         let answer = match &limit {
-            Some(limit) => shared.engine("repaired what a wrong clock wrote", statement, &[limit]).await?,
-            None => shared.engine("repaired what a wrong clock wrote", statement, &[]).await?,
+            Some(limit) => shared.engine("repair what a wrong clock wrote", statement, &[limit]).await,
+            None => shared.engine("repair what a wrong clock wrote", statement, &[]).await,
+        };
+        let answer = match answer {
+            // A value that was written by hand keeps only its own column from being repaired.
+            Err(error) if refusal(&error).is_some() => {
+                tracing::warn!(what, %error, "what a wrong clock wrote here can't be repaired: a row of it has a value that makes no sense");
+                continue;
+            }
+            answer => answer?,
         };
         let row = rows::single(&answer)?;
         found.extend(skewed_rows(what, rows::get(row, "n")?, rows::get(row, "far_us")?));

@@ -110,6 +110,19 @@ impl EngineTransaction {
 }
 
 impl Shared {
+    /// Runs a statement in a transaction that is rolled back: whether it would fail, and why.
+    pub(super) async fn rehearse(
+        self: &Arc<Self>,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<()> {
+        let batch = EngineTransaction::begin(self, what).await?;
+        let answer = batch.answer(statement, params).await?;
+        batch.roll_back().await?;
+        answer.map(drop).map_err(|error| ErrorContext { what, label: &self.label }.explain(error))
+    }
+
     /// Like [`engine`](Self::engine), for statements with a filter. Most filter fields are unset, and only a plan for the actual values can
     /// leave those out and use an index for the rest.
     pub(super) async fn engine_filtered(

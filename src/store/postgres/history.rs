@@ -50,8 +50,8 @@ pub(super) async fn result(shared: &Arc<Shared>, id: JobId) -> Result<Option<Job
         id,
         kind: rows::get(row, "kind")?,
         payload: rows::json_payload(row, "payload")?,
-        created_at: rows::get(row, "created_at")?,
-        expires_at: rows::get(row, "expires_at")?,
+        created_at: rows::shown_time(row, "created_at")?,
+        expires_at: rows::shown_time(row, "expires_at")?,
     }))
 }
 
@@ -67,9 +67,9 @@ fn entry(row: &Row) -> Result<HistoryEntry> {
         queue: rows::get(row, "queue")?,
         outcome: rows::get::<&str>(row, "outcome")?.parse()?,
         attempt: rows::attempts(rows::get(row, "attempt")?),
-        created_at: rows::get(row, "created_at")?,
-        started_at: rows::get(row, "started_at")?,
-        ended_at: rows::get(row, "ended_at")?,
+        created_at: rows::shown_time(row, "created_at")?,
+        started_at: rows::some_time(row, "started_at")?,
+        ended_at: rows::shown_time(row, "ended_at")?,
         node: rows::get::<Option<i64>>(row, "node")?.map(NodeId),
         tenant: rows::get(row, "tenant")?,
         error: rows::get(row, "error")?,

@@ -23,6 +23,18 @@ const CONTENT: [(&str, &str); 9] = [
     ("headers", "jsonb"),
 ];
 
+/// What a dead letter has instead, if the row was one that no statement could carry on. The other columns fit whatever their value.
+const REPAIRED: [(&str, &str); 5] = [
+    ("created_at", "case when isfinite(created_at) then created_at else clock_timestamp() end"),
+    // A character takes at most four bytes.
+    ("kind", "case when octet_length(kind) <= 100 then kind else left(kind, 25) end"),
+    ("queue", "case when octet_length(queue) <= 100 then queue else left(queue, 25) end"),
+    ("rank", "greatest(rank, (-32767)::int2)"),
+    ("headers", "case when jsonb_typeof(headers) = 'object' and pg_column_size(headers) <= 524288
+                and not jsonb_path_exists(headers, '$.* ? (@.type() != \"string\")') and octet_length(headers::text) <= 524288
+          then headers end"),
+];
+
 /// The values of these columns for the messages of a flush: one array a column.
 #[derive(Default)]
 pub(super) struct JobContent<'m> {
@@ -149,7 +161,8 @@ impl JobPositions {
             version: rows::get(row, self.version)?,
             kind: rows::get(row, self.kind)?,
             queue: rows::get(row, self.queue)?,
-            priority: -rows::get::<i16>(row, self.rank)?,
+            // The least number has no opposite: such a row was written by hand.
+            priority: rows::get::<i16>(row, self.rank)?.saturating_neg(),
             attempt: rows::attempts(rows::get(row, self.attempt)?),
             max_attempts: rows::attempts(rows::get(row, self.max_attempts)?),
             created_at: rows::get(row, self.created_at)?,
@@ -177,6 +190,7 @@ pub(super) fn render(sql: &str) -> String {
         .replace("{content}", &content)
         // What a job keeps for its whole life.
         .replace("{carried}", &format!("seq, created_at, {content}"))
+        .replace("{repaired}", &repaired())
         .replace("{content_single}", &list(&|column, ty| format!(":{column}::{ty}")))
         // An array of documents would be parsed as a whole, and keep the memory for all of them to the end. Texts are parsed row by row.
         .replace(
@@ -196,4 +210,11 @@ pub(super) fn render(sql: &str) -> String {
             .replace(&format!("{{job:{row}}}"), &job.collect::<Vec<_>>().join(", "));
     }
     sql
+}
+
+/// Returns the values of `{carried}` for a dead letter of a row that no statement could carry on.
+fn repaired() -> String {
+    let columns = ["seq", "created_at"].into_iter().chain(CONTENT.iter().map(|(column, _)| *column));
+    let value = |column| REPAIRED.iter().find(|(repaired, _)| *repaired == column).map_or(column, |(_, value)| *value);
+    columns.map(value).collect::<Vec<_>>().join(", ")
 }

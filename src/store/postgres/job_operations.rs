@@ -9,6 +9,7 @@ use super::engine_transaction::EngineTransaction;
 use super::filter::{Filter, affected};
 use super::shared::Shared;
 use super::statements::Statement;
+use super::unreadable::refusal;
 use super::{retry, rows};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
@@ -31,11 +32,35 @@ pub(super) async fn operate(
     }
     let mut audit = Audit { by: operator.by, action: action.as_str(), what: what(filter, action), entry: None };
     let mut all = AffectedJobs::default();
-    for part in parts(shared, filter, action).await? {
+    let mut left: Vec<Chunk> = parts(shared, filter, action).await?;
+    left.reverse();
+    let alone = left.iter().all(Chunk::is_single);
+    let mut refused = None;
+    while let Some(part) = left.pop() {
         let batch = EngineTransaction::begin_planned(shared, "steer jobs").await?;
-        all.add(&operate_on_chunk(shared, &batch, &part, action).await?);
+        match operate_on_chunk(shared, &batch, &part, action).await {
+            Ok(some) => all.add(&some),
+            // A job that can't be moved stays where it is, and the others go on.
+            Err(error) if !alone && refusal(&error).is_some() => {
+                drop(batch);
+                match part.halves() {
+                    Some([first, second]) => left.extend([second, first]),
+                    None => {
+                        tracing::error!(ids = ?part.filter.ids, %error, "a job stays as it is, because this can't be done to it");
+                        refused = Some(error);
+                    }
+                }
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         audit.write(&batch, shared, &all).await?;
         batch.commit().await?;
+    }
+    if all.total() == 0
+        && let Some(error) = refused
+    {
+        return Err(error);
     }
     let hint = match action {
         // The removed jobs may have held permits or keys that others wait for.
@@ -53,9 +78,16 @@ pub(super) async fn stale_claims(shared: &Arc<Shared>, node: NodeId, fences: &[F
         fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
     let sql = &shared.sql.stale_claims;
     let rows = shared.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
-    rows.iter()
+    let stale: Vec<Fence> = rows
+        .iter()
         .map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, "id")?), rows::get(row, "version")?)))
-        .collect()
+        .collect::<Result<_>>()?;
+    if !stale.is_empty() {
+        let (ids, versions) = rows::fence_columns(&stale);
+        let tried = "keep what handlers of vanished jobs hold";
+        shared.engine(tried, &shared.sql.keep_vanished, &[&node.0, &ids, &versions]).await?;
+    }
+    Ok(stale)
 }
 
 pub(super) async fn evict(shared: &Arc<Shared>, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {

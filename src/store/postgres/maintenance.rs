@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::Row;
+
+use super::halves::Halves;
+use super::idle_timers::{IdleTimer, ids};
 use super::rows;
 use super::shared::Shared;
-use crate::error::Result;
+use super::unreadable::refusal;
+use crate::error::{Error, Result};
 use crate::store::{MaintenanceDue, Promoted};
 
 pub(super) async fn maintenance_due(shared: &Arc<Shared>, ahead: Duration) -> Result<MaintenanceDue> {
@@ -22,8 +27,42 @@ pub(super) async fn maintenance_due(shared: &Arc<Shared>, ahead: Duration) -> Re
 }
 
 pub(super) async fn promote_due(shared: &Arc<Shared>, limit: usize) -> Result<Promoted> {
-    let rows = shared.engine("promote due timers", &shared.sql.promote, &[&rows::count(limit)]).await?;
-    let row = rows::single(&rows)?;
+    match shared.engine("promote due timers", &shared.sql.promote, &[&rows::count(limit)]).await {
+        Ok(rows) => promoted(&rows),
+        Err(error) if refusal(&error).is_some() => promote_in_halves(shared, limit, error).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Moves due timers of which some made the whole statement fail: these become dead letters.
+async fn promote_in_halves(shared: &Arc<Shared>, limit: usize, error: Error) -> Result<Promoted> {
+    let due = shared.engine("look for due timers", &shared.sql.due_timers, &[&rows::count(limit)]).await?;
+    let due = due.iter().map(IdleTimer::read).collect::<Result<Vec<_>>>()?;
+    let mut halves = Halves::of(&due, shared.call_timeout);
+    let (mut all, mut removed) = (Promoted::default(), false);
+    while let Some(part) = halves.next() {
+        match shared.engine("promote due timers", &shared.sql.promote_named, &[&ids(part)]).await {
+            Ok(rows) => {
+                let some = promoted(&rows)?;
+                all.jobs += some.jobs;
+                all.queues.extend(some.queues);
+                all.blocked |= some.blocked;
+            }
+            Err(error) => {
+                let why = refusal(&error).ok_or(error)?;
+                if let Some(one) = halves.failed(part) {
+                    removed |= one.dead_letter(shared, &why).await?;
+                }
+            }
+        }
+    }
+    // There may be more, and nothing is known of the others.
+    all.next = Some(Duration::ZERO);
+    if removed || all.jobs > 0 { Ok(all) } else { Err(error) }
+}
+
+fn promoted(rows: &[Row]) -> Result<Promoted> {
+    let row = rows::single(rows)?;
     let jobs: i64 = rows::get(row, "jobs")?;
     let queues: Option<Vec<String>> = rows::get(row, "queues")?;
     let next: Option<i64> = rows::get(row, "next_us")?;

@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 
 use super::rows;
 use super::shared::Shared;
+use super::unreadable::{Found, clear_away_idle};
 use super::walk::Pages;
 use crate::error::{ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, JobId, NodeId, draw_node};
@@ -80,7 +81,11 @@ pub(super) async fn release_lost(
     for range in ranges(shared).await? {
         let left = limit - usize::try_from(all.total()).unwrap_or(usize::MAX).min(limit);
         let params: [&(dyn ToSql + Sync); 4] = [&rows::count(left), &deaths, &range.from(), &range.to()];
-        let answer = shared.engine_once("release what dead nodes own", &shared.sql.release_lost, &params).await?;
+        let release = || shared.engine_once("release what dead nodes own", &shared.sql.release_lost, &params);
+        let answer = match release().await {
+            Err(error) if clear_away_idle(shared, &error, lost(shared, left, &range)).await => release().await?,
+            answer => answer?,
+        };
         let row = rows::single(&answer)?;
         all.waiting += rows::get::<i64>(row, "waiting")?.unsigned_abs();
         all.dead += rows::get::<i64>(row, "dead")?.unsigned_abs();
@@ -93,6 +98,13 @@ pub(super) async fn release_lost(
     // Comes last: a cancellation that found its node alive was committed before the node was forgotten.
     all.ended = shared.engine("free what lost handlers held", &shared.sql.lost_terminating, &[]).await?.len() as u64;
     Ok(all)
+}
+
+/// Lists the jobs that a release would find in a range.
+async fn lost(shared: &Arc<Shared>, limit: usize, range: &Pages) -> Result<Vec<Found>> {
+    let params: [&(dyn ToSql + Sync); 3] = [&rows::count(limit), &range.from(), &range.to()];
+    let rows = shared.engine("look for what dead nodes own", &shared.sql.lost, &params).await?;
+    rows.iter().map(Found::read_lost).collect()
 }
 
 /// Returns the ranges of a walk over all current jobs.

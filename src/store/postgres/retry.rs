@@ -65,8 +65,8 @@ pub(super) async fn dead_letter_groups(
             queue: rows::get(row, "queue")?,
             error: rows::get(row, "reason")?,
             count: rows::get::<i64>(row, "count")?.unsigned_abs(),
-            first: rows::get(row, "first")?,
-            last: rows::get(row, "last")?,
+            first: rows::shown_time(row, "first")?,
+            last: rows::shown_time(row, "last")?,
             example: JobId::from(rows::get::<Uuid>(row, "example")?),
         });
     }

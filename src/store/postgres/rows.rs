@@ -10,7 +10,7 @@ use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
-use super::types::{JsonText, Tid};
+use super::types::{JsonText, ShownTime, Tid};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobId, JobOptions, Payload, RowLocation};
 
@@ -58,6 +58,16 @@ pub(super) fn attempts(n: i32) -> u32 {
 /// Reads a `ctid` column; null means unknown.
 pub(super) fn location(row: &Row, column: impl RowIndex + fmt::Display) -> Result<RowLocation> {
     Ok(get::<Option<Tid>>(row, column)?.map(RowLocation::from).unwrap_or_default())
+}
+
+/// Reads a time to be shown.
+pub(super) fn shown_time(row: &Row, column: impl RowIndex + fmt::Display) -> Result<Timestamp> {
+    get(row, column).map(|ShownTime(time)| time)
+}
+
+/// Reads a time to be shown, which may be null.
+pub(super) fn some_time(row: &Row, column: impl RowIndex + fmt::Display) -> Result<Option<Timestamp>> {
+    get::<Option<ShownTime>>(row, column).map(|time| time.map(|ShownTime(time)| time))
 }
 
 /// Reads the payload from the columns payload, body and content type.

@@ -25,6 +25,12 @@ const COVERS: &str = include_str!("sql/fragment/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
 const RENEWED: &str = include_str!("sql/fragment/renewed.sql");
 const STATE: &str = include_str!("sql/fragment/state.sql");
+const ORPHANED: &str = include_str!("sql/fragment/orphaned.sql");
+const TTL: &str = include_str!("sql/fragment/ttl.sql");
+const BURIED: &str = include_str!("sql/fragment/buried.sql");
+const KEPT_ERRORS: &str = include_str!("sql/fragment/kept_errors.sql");
+const FIT_NUMBERS: &str = include_str!("sql/fragment/fit_numbers.sql");
+const FIT_OPTIONS: &str = include_str!("sql/fragment/fit_options.sql");
 
 /// The conditions of a [`JobFilter`](crate::store::JobFilter) on every row. Each statement applies the states itself.
 const OWN_FILTER: &str = include_str!("sql/filter.sql");
@@ -63,16 +69,27 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let parts =
         [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
     let [may_start, uncovered, counted, uncounted_usage, renewed, state, covers, queue_open] = parts;
+    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED].map(without_comments);
+    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned] = parts;
     let mut sql = sql
+        .replace("{buried}", &buried)
+        .replace("{fit_options}", &fit_options)
         .replace("{may_start}", &may_start)
         .replace("{uncovered}", &uncovered)
         .replace("{uncounted_usage}", uncounted_usage.trim_end())
         .replace("{counted}", &counted)
         .replace("{renewed}", &renewed)
+        .replace("{ttl}", &ttl)
         .replace("{state}", &state);
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &covers.replace("{row}", row));
     }
+    for row in ["b", "j", "l", "o", "t"] {
+        sql = sql
+            .replace(&format!("{{kept_errors:{row}}}"), &kept_errors.replace("{row}", row))
+            .replace(&format!("{{fit_numbers:{row}}}"), &fit_numbers.replace("{row}", row));
+    }
+    sql = sql.replace("{orphaned:p}", &orphaned.replace("{row}", "p"));
     for queue in [":queue", "q.name"] {
         sql = sql.replace(&format!("{{queue_open({queue})}}"), &queue_open.replace("{queue}", queue));
     }
@@ -136,7 +153,8 @@ statements! {
     insert_one, insert_one_named, insert_one_hidden, insert_alike, insert_ready, insert_hidden, insert_any, insert_owned, insert_options,
     insert_alike_options, known_ids, lock_ids, take_unique, full_queues, history, prune_history, prune_audit, prune_dead_letters,
     keep_result, result, prune_results, record_progress, progress, prune_progress, find, claim, claim_counted, lock_limits, drop_usage,
-    claim_delivered, waiting, readable, delivered, dead_letter_unreadable, park_unreadable, unhide, complete, complete_at, complete_holding,
+    claim_delivered, waiting, readable, delivered, dead_letter_unreadable, dead_letter_timers, park_unreadable, park_timer, rehearse_claim,
+    rehearse_release, lost, late, dead_letter_external, unowned, expired, due_timers, promote_named, aging_jobs, orphaned_permits, reclaim_permits, unblock_stuck, keep_vanished, left_keys, prune_keys, unhide, complete, complete_at, complete_holding,
     complete_keyed, remove_and_lease, complete_and_claim_next, remove, remove_all, settle, release, put_off, promote, expire_jobs, travel,
     register_node, heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost,
     release_unknown, release_claimed, handlers_ended, unknown_terminating, claimed_terminating, lost_terminating, forget_nodes, retire_node,

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use jiff::Timestamp;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
@@ -61,6 +62,25 @@ impl<'a> FromSql<'a> for JsonText<'a> {
 
     fn accepts(ty: &Type) -> bool {
         *ty == Type::JSONB
+    }
+}
+
+/// A time as it is shown to people. One that no program can compute with (`infinity`, the year 200,000) is the nearest one that it can:
+/// a single row of hand-written SQL must not keep a list from being read.
+#[derive(Debug)]
+pub(super) struct ShownTime(pub(super) Timestamp);
+
+impl FromSql<'_> for ShownTime {
+    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, BoxError> {
+        /// Microseconds from 1970 to 2000, where PostgreSQL begins to count.
+        const EPOCH: i64 = 946_684_800_000_000;
+        let micros = i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH);
+        let limit = if micros > 0 { Timestamp::MAX } else { Timestamp::MIN };
+        Ok(Self(Timestamp::from_microsecond(micros).unwrap_or(limit)))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TIMESTAMPTZ
     }
 }
 

@@ -1,9 +1,9 @@
-//! Rows that can't be read, such as a document whose numbers take a gigabyte when written out. Each becomes a dead letter, so that its
-//! queue goes on.
+//! Rows that can't be read, such as a document whose numbers take a gigabyte when written out, and rows that no statement can carry on,
+//! such as one whose counter is at its end. Each becomes a dead letter, so that its queue goes on.
 //!
 //! A row that this program can't interpret was already claimed, and is settled like any job. If the server can't send a row, or not in
-//! time, the whole claim fails and takes nothing. Then the rows that it would have found are tested by bisection, and the claim is repeated
-//! without the faulty ones.
+//! time, or refuses what the statement makes of it, the whole statement fails and takes nothing. Then the rows that it would have found are
+//! tested by bisection, and the statement is repeated without the faulty ones.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
+use super::client::Params;
 use super::error::unanswered;
+use super::halves::Halves;
 use super::job_columns::JobPositions;
 use super::rows;
 use super::settle::settle;
@@ -32,30 +34,52 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// has written out the one that it is at, which nothing interrupts: up to a gigabyte, and seconds of a slow server.
 const WRITTEN_OUT: Duration = Duration::from_secs(10);
 
-/// Returns why the server can't send a row, or `None` if the error has another cause.
+/// No node has this number: the record of a row that was met by maintenance names it.
+pub(super) const NO_NODE: NodeId = NodeId(0);
+
+/// Returns why the server can't send a row or carry it on, or `None` if the error has another cause.
 pub(super) fn refusal(error: &Error) -> Option<String> {
     let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
     let code = db.code();
     is_of_a_row(code).then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
 }
 
-/// Returns whether an error concerns one row. A shortage of memory does not: the server may report it for any row, for a while.
+/// Returns whether an error concerns one row: its values, or a constraint of a table. A shortage of memory does not: the server may report it
+/// for any row, for a while. Neither does a row that another transaction was faster to insert.
 fn is_of_a_row(code: &SqlState) -> bool {
-    *code == SqlState::DATA_CORRUPTED || code.code().starts_with("54") || code.code().starts_with("22")
+    let of_its_values = || ["22", "23", "54"].iter().any(|class| code.code().starts_with(class));
+    *code == SqlState::DATA_CORRUPTED || *code != SqlState::UNIQUE_VIOLATION && of_its_values()
 }
 
-/// A row that a claim would find.
+/// A row that a statement would find.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     fence: Fence,
     /// Unique to the row. A job that is sent again may have the same id and version.
     seq: i64,
+    /// The node that owned it and is gone; zero if no node owns it.
+    owner: i64,
 }
 
 impl Found {
+    /// Reads a row that no node owns.
     pub(super) fn read(row: &Row) -> Result<Self> {
         let fence = Fence::new(JobId::from(rows::get::<Uuid>(row, "id")?), rows::get(row, "version")?);
-        Ok(Self { fence, seq: rows::get(row, "seq")? })
+        Ok(Self { fence, seq: rows::get(row, "seq")?, owner: 0 })
+    }
+
+    /// Reads a row whose owner is gone.
+    pub(super) fn read_lost(row: &Row) -> Result<Self> {
+        Ok(Self { owner: rows::get(row, "owner")?, ..Self::read(row)? })
+    }
+
+    pub(super) fn id(&self) -> JobId {
+        self.fence.id
+    }
+
+    /// Returns its id, its version and its `seq`, as one array each.
+    pub(super) fn columns(&self) -> (Vec<Uuid>, Vec<i64>, Vec<i64>) {
+        (vec![self.fence.id.into()], vec![self.fence.version], vec![self.seq])
     }
 }
 
@@ -69,8 +93,8 @@ fn may_be_of_a_row(error: &Error) -> bool {
     error.kind() == ErrorKind::Timeout || refusal(error).is_some() || short_of_memory() == Some(true)
 }
 
-/// Finds the rows that made a claim fail, and removes them. `true` means that some were removed and the claim took nothing, so the caller
-/// should claim again. After a timeout the claim may have taken jobs without an answer, so the caller gets the timeout and looks for them.
+/// Finds the rows that made a statement fail, and removes them. `true` means that some were removed and it took nothing, so the caller
+/// should run it again. After a timeout the claim may have taken jobs without an answer, so the caller gets the timeout and looks for them.
 ///
 /// Each row is removed as soon as it is found. Rows not found in time are left to the next failing claim: once a row was removed, the
 /// caller waits no longer than [`PATIENCE`].
@@ -80,10 +104,28 @@ pub(super) async fn clear_away(
     node: NodeId,
     found: impl Future<Output = Result<Vec<Found>>>,
 ) -> bool {
+    search(shared, error, (node, 1), found).await
+}
+
+/// Does the same for a statement of maintenance, which costs the jobs no attempt.
+pub(super) async fn clear_away_idle(
+    shared: &Arc<Shared>,
+    error: &Error,
+    found: impl Future<Output = Result<Vec<Found>>>,
+) -> bool {
+    search(shared, error, (NO_NODE, 0), found).await
+}
+
+async fn search(
+    shared: &Arc<Shared>,
+    error: &Error,
+    (node, cost): (NodeId, i32),
+    found: impl Future<Output = Result<Vec<Found>>>,
+) -> bool {
     if !may_be_of_a_row(error) {
         return false;
     }
-    let mut search = Search { shared, node, began: Instant::now(), helped: None };
+    let mut search = Search { shared, node, cost, began: Instant::now(), helped: None };
     let searched = match found.await {
         Ok(found) => search.run(&found).await,
         Err(error) => Err(error),
@@ -97,6 +139,8 @@ pub(super) async fn clear_away(
 struct Search<'a> {
     shared: &'a Arc<Shared>,
     node: NodeId,
+    /// How many attempts it costs a job to be found.
+    cost: i32,
     began: Instant,
     /// When the first row was removed.
     helped: Option<Instant>,
@@ -105,33 +149,44 @@ struct Search<'a> {
 impl Search<'_> {
     /// Tests rows by bisection, best first, down to the single ones that fail.
     async fn run(&mut self, found: &[Found]) -> Result<()> {
-        let mut left = vec![found];
-        while let Some(part) = left.pop() {
+        let mut halves = Halves::of(found, self.longest());
+        while let Some(part) = halves.next() {
             if self.is_over() {
                 break;
             }
-            let ids: Vec<Uuid> = part.iter().map(|found| found.fence.id.into()).collect();
-            let (tried, largest) = ("look for jobs that can't be read", largest_taken(self.shared));
-            let tried = self.shared.engine(tried, &self.shared.sql.readable, &[&ids, &largest]).await;
-            match (tried, part) {
-                (Ok(too_large), _) => self.dead_letter_all(part, &too_large).await?,
-                (Err(error), part) => match (refusal(&error), part) {
-                    (None, _) => return Err(error),
-                    (Some(_), []) => {}
-                    (Some(why), [one]) => self.dead_letter(*one, &why).await?,
-                    (Some(_), several) => {
-                        let (one, other) = several.split_at(several.len() / 2);
-                        left.extend([other, one]);
+            match self.test(part).await {
+                Ok(too_large) => self.dead_letter_all(part, &too_large).await?,
+                Err(error) => {
+                    let why = refusal(&error).ok_or(error)?;
+                    if let Some(one) = halves.failed(part) {
+                        self.dead_letter(*one, &why).await?;
                     }
-                },
+                }
             }
         }
         Ok(())
     }
 
+    /// Returns which of these rows are too large. Fails if the server can't send one, or would refuse what is to become of it.
+    async fn test(&self, part: &[Found]) -> Result<Vec<Row>> {
+        let ids: Vec<Uuid> = part.iter().map(|found| found.fence.id.into()).collect();
+        let (shared, tried) = (self.shared, "look for jobs that can't be carried on");
+        if part.iter().any(|found| found.owner != 0) {
+            return shared.rehearse(tried, &shared.sql.rehearse_release, &[&ids]).await.map(|()| Vec::new());
+        }
+        let largest = largest_taken(shared);
+        let too_large =
+            shared.engine("look for jobs that can't be read", &shared.sql.readable, &[&ids, &largest]).await?;
+        shared.rehearse(tried, &shared.sql.rehearse_claim, &[&ids]).await?;
+        Ok(too_large)
+    }
+
+    fn longest(&self) -> Duration {
+        self.shared.call_timeout.max(WRITTEN_OUT)
+    }
+
     fn is_over(&self) -> bool {
-        self.began.elapsed() > self.shared.call_timeout.max(WRITTEN_OUT)
-            || self.helped.is_some_and(|at| at.elapsed() > PATIENCE)
+        self.began.elapsed() > self.longest() || self.helped.is_some_and(|at| at.elapsed() > PATIENCE)
     }
 
     async fn dead_letter_all(&mut self, part: &[Found], too_large: &[Row]) -> Result<()> {
@@ -148,7 +203,7 @@ impl Search<'_> {
 
     async fn dead_letter(&mut self, one: Found, why: &str) -> Result<()> {
         let gone = loop {
-            match dead_letter(self.shared, self.node, one, why).await {
+            match dead_letter(self.shared, self.node, self.cost, one, why).await {
                 // The server cancelled the statement, most likely because the claim still locks the row. One without an answer is not
                 // repeated: it may still be waiting, or have taken effect.
                 Err(error) if error.kind() == ErrorKind::Timeout && !unanswered(&error) && !self.is_over() => {}
@@ -169,28 +224,34 @@ fn largest_taken(shared: &Shared) -> i64 {
     rows::count(shared.config.max_payload.saturating_mul(4).max(AT_LEAST))
 }
 
+/// Makes dead letters of rows, each only in the state in which it was found. Returns how many there were.
+pub(super) async fn bury(shared: &Arc<Shared>, node: NodeId, cost: i32, found: &[Found], why: &str) -> Result<usize> {
+    let fences: Vec<Fence> = found.iter().map(|found| found.fence).collect();
+    let (ids, versions) = rows::fence_columns(&fences);
+    let seqs: Vec<i64> = found.iter().map(|found| found.seq).collect();
+    let reasons = vec![why; found.len()];
+    let owner = found.first().map_or(0, |found| found.owner);
+    let params: Params<'_> = &[&ids, &versions, &reasons, &node.0, &seqs, &owner, &cost];
+    let gone =
+        shared.engine("dead-letter a job that can't be read", &shared.sql.dead_letter_unreadable, params).await?;
+    Ok(gone.len())
+}
+
 /// Makes a row a dead letter, or parks it. Returns `false` if another process was faster.
-async fn dead_letter(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, why: &str) -> Result<bool> {
+async fn dead_letter(shared: &Arc<Shared>, node: NodeId, cost: i32, found: Found, why: &str) -> Result<bool> {
+    let Found { fence, seq, .. } = found;
     let id = fence.id;
-    let (ids, versions) = rows::fence_columns(&[fence]);
-    let tried = "dead-letter a job that can't be read";
-    let error = match shared
-        .engine(
-            tried,
-            &shared.sql.dead_letter_unreadable,
-            &[&ids, &versions, &[why].as_slice(), &node.0, &[seq].as_slice()],
-        )
-        .await
-    {
+    let error = match bury(shared, node, cost, &[found], why).await {
         Ok(gone) => {
-            if !gone.is_empty() {
+            if gone > 0 {
                 tracing::error!(%id, "{why}; the job became a dead letter");
             }
-            return Ok(!gone.is_empty());
+            return Ok(gone > 0);
         }
         Err(error) if error.is_retryable() => return Err(error),
         Err(error) => error,
     };
+    let tried = "set a job aside that can't be read";
     let rows = shared.engine(tried, &shared.sql.park_unreadable, &[id.as_uuid(), &fence.version, &seq]).await?;
     if !rows.is_empty() {
         tracing::error!(
@@ -199,6 +260,17 @@ async fn dead_letter(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: F
         );
     }
     Ok(!rows.is_empty())
+}
+
+/// Does the same for a row of maintenance that was found to be at fault. One that can't even be parked is logged and left.
+pub(super) async fn dead_letter_idle(shared: &Arc<Shared>, found: Found, why: &str) -> Result<bool> {
+    match dead_letter(shared, NO_NODE, 0, found, why).await {
+        Err(error) if !error.is_retryable() => {
+            tracing::error!(id = %found.id(), %error, "{why}; the job can't be moved at all: delete it");
+            Ok(false)
+        }
+        gone => gone,
+    }
 }
 
 /// Reads the jobs of claimed rows, best first: an UPDATE returns rows in no guaranteed order. Those that can't be read become dead letters.

@@ -42,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-pass-over-unblocks-ends-too-early",
         "src/store/postgres/sql/admit_candidates.sql",
-        "(select count(*) >= 5 * :max_keys::int8 or count(*) > (select count(*) from unblocked) from noted)::int::int8",
+        "(select count(*) >= 20 * :max_keys::int8 or count(*) > (select count(*) from unblocked) from noted)::int::int8",
         "0::int8",
         "test(=conformance::postgres::doctor_checks::many_unblocks_of_few_keys_do_not_end_admission)",
     ),

@@ -2,23 +2,37 @@
 -- Then reads the first waiting rows of these queues that a rule covers, among the first :ahead (claims scan the same ones). If claims
 -- count limits themselves (:counting), these are only rows under other rules.
 -- A key's shares are found by stepping through the index, once per share: there may be few shares and a million blocked jobs.
--- Of each key, all unblocks are taken that are among the first five times :max_keys, because a bulk insert writes one per flush. The
--- answer says whether there may be more, because nothing else will (in `seq` of a key's row).
+-- Of each key, all unblocks are taken that are among the first twenty times :max_keys, because a bulk insert writes one per flush. Those of
+-- keys that no job is blocked on are only removed, and do not count towards :max_keys: anyone who may send may write any number of them,
+-- and groups that wait must not wait for those. The last row of the answer says how many were removed, and (in `seq`) whether there may be
+-- more, because nothing else will.
 -- :limit::int8, :queues::text[], :kinds::text[], :ahead::int8, :max_keys::int8, :counting::bool
 with noted as materialized (
-    select ctid as tid, key from {schema}.unblock where unblock_at <= statement_timestamp() limit 5 * :max_keys::int8
+    select ctid as tid, key from {schema}.unblock where unblock_at <= statement_timestamp() limit 20 * :max_keys::int8
+),
+noted_keys as materialized (
+    -- One index lookup per key, and no join.
+    select key, (select b.ctid from {schema}.job b where b.blocked_on = k.key limit 1) is not null as is_waited_for
+    from (select distinct key from noted) k
 ),
 picked as materialized (
-    select distinct key from (select key from noted limit :max_keys) first
+    select key from noted_keys where is_waited_for limit :max_keys
 ),
 unblocked as (
     delete from {schema}.unblock
-    where ctid = any (array(select tid from noted where (key in (select key from picked)) is true))
+    where ctid = any (array(
+        select tid
+        from noted
+        where (key in (select key from picked)) is true or (key in (select key from noted_keys where not is_waited_for)) is true
+    ))
     returning key, n
 ),
 keys as materialized (
     -- A group admits one job, however many unblocks came: each of them unblocked the key for one.
-    select key, least(case when key like 'g:%' then max(n) else sum(n) end, :limit::int8) as n from unblocked group by key
+    select key, greatest(least(case when key like 'g:%' then max(n) else sum(n) end, :limit::int8), 0) as n
+    from unblocked
+    where (key in (select key from picked)) is true
+    group by key
 ),
 shares as materialized (
     select g.key, g.n, s.share
@@ -50,7 +64,7 @@ cross join lateral (
 union all
 -- An ordered job that is blocked on the group it holds is the only one that can start, even if others are better. Single lookups instead of
 -- joins: those compared each key with each permit, 180 ms for a thousand of them.
-select true, b.id, b.seq, b.rank, b.kind, b.queue, b.options, b.admitted, b.blocked_on, b.share, null, null
+select true, b.id, b.seq, b.rank, b.kind, b.queue, b.options, b.admitted, b.blocked_on, coalesce(b.share, ''), null, null
 from (select key from keys where key like 'g:%' offset 0) g
 cross join lateral (select job_id from {schema}.permit where key collate "C" = g.key and node is null offset 0) s
 cross join lateral (select * from {schema}.job where id = s.job_id and coalesce(blocked_on, '') = g.key and lock_owner is null offset 0) b
@@ -81,6 +95,8 @@ cross join lateral (
     limit :limit
 ) w
 union all
-select null, null, (select count(*) >= 5 * :max_keys::int8 or count(*) > (select count(*) from unblocked) from noted)::int::int8, null, null, null, null, null, null,
-       null, key, n
+select null, null, null, null, null, null, null, null, null, null, key, n
 from keys
+union all
+select null, null, (select count(*) >= 20 * :max_keys::int8 or count(*) > (select count(*) from unblocked) from noted)::int::int8, null, null, null, null, null, null,
+       null, null, (select count(*) from unblocked)

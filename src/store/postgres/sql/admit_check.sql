@@ -4,7 +4,7 @@ select exists (select from {schema}.unblock where unblock_at <= statement_timest
        exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null) as limited,
        (select (extract(epoch from min(unblock_at) - statement_timestamp())::float8 * 1000000::float8)::int8
         from {schema}.unblock
-        where unblock_at > statement_timestamp()) as next_us,
+        where unblock_at > statement_timestamp() and unblock_at < 'infinity') as next_us,
        (select min(aging) from {schema}.rule) as aging_us,
        -- The rules that claims count themselves, and whether there are others.
        (select array_agg(r.scope || ':' || r.name) from {schema}.rule r

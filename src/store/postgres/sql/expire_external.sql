@@ -1,13 +1,14 @@
 -- Releases jobs whose external workers did not answer in time, the longest overdue first; their attempt is spent. Also releases what
 -- cancelled jobs of such workers held.
 -- Uses statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
--- :limit::int8, :error::text, :reason::text
+-- If some of them made it fail, it is run for the others (:ids).
+-- :limit::int8, :error::text, :reason::text, :ids::uuid[]
 with late as (
     delete from {schema}.external_job
     where ctid = any (array(
         select ctid
         from {schema}.external_job
-        where lease_until <= statement_timestamp()
+        where lease_until <= statement_timestamp() and (:ids::uuid[] is null or id = any (:ids))
         order by lease_until
         limit :limit
         for update skip locked
@@ -23,7 +24,7 @@ over as (
 ),
 noted as materialized (
     select l.*, l.attempt >= l.max_attempts as dies,
-           case when jsonb_array_length(l.errors) >= {errors_kept} then l.errors - 0 else coalesce(l.errors, '[]') end
+           {kept_errors:l}
                || jsonb_build_object('attempt', l.attempt, 'at', clock_timestamp(), 'node', 0, 'error', :error::text) as all_errors
     from late l
 ),

@@ -2,7 +2,7 @@
 -- `job` has no such index (it would cost every send), but one on (queue, rank, seq) of rows that are not blocked. The pairs of queue and
 -- rank are few: they are found by stepping from one to the next, and each returns its share of the page in order. Blocked rows are found in
 -- the same way, queue by queue.
--- {filter_parameters}, :after::int8, :limit::int8
+-- {filter_parameters}, :first::int8, :limit::int8
 with recursive lanes as (
     select f.queue, f.rank
     from (
@@ -55,9 +55,9 @@ blocked_queues as (
     select p.*
     from lanes l
     cross join lateral (
-        select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
-        claimed_at as claimed_at, errors -> -1 ->> 'error'::text as last_error
-        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > :after and i.blocked_on is null) j
+        select id, seq, {state} as state, kind, queue, -greatest(rank, (-32767)::int2) as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
+        claimed_at as claimed_at, left(errors -> -1 ->> 'error'::text, 2000) as last_error
+        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq >= :first and i.blocked_on is null) j
         where (:states::text[] is null or {state} = any (:states))
           and {filter}
         order by seq
@@ -71,9 +71,9 @@ union all
     select p.*
     from blocked_queues b
     cross join lateral (
-        select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
-        claimed_at as claimed_at, errors -> -1 ->> 'error'::text as last_error
-        from (select * from {schema}.job i where i.queue = b.queue and i.seq > :after and i.blocked_on > '') j
+        select id, seq, {state} as state, kind, queue, -greatest(rank, (-32767)::int2) as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
+        claimed_at as claimed_at, left(errors -> -1 ->> 'error'::text, 2000) as last_error
+        from (select * from {schema}.job i where i.queue = b.queue and i.seq >= :first and i.blocked_on > '') j
         where (:states::text[] is null or {state} = any (:states))
           and {filter}
         order by seq
@@ -84,45 +84,45 @@ union all
 )
 union all
 (
-    select id, seq, 'external' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
+    select id, seq, 'external' as state, kind, queue, -greatest(rank, (-32767)::int2) as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, left(errors -> -1 ->> 'error'::text, 2000) as last_error
     from {schema}.external_job
     where (:states::text[] is null or 'external' = any (:states))
       and {filter}
-      and seq > :after
+      and seq >= :first
     order by seq
     limit :limit
 )
 union all
 (
-    select id, seq, 'timer' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
+    select id, seq, 'timer' as state, kind, queue, -greatest(rank, (-32767)::int2) as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, left(errors -> -1 ->> 'error'::text, 2000) as last_error
     from {schema}.timer_job
     where (:states::text[] is null or 'timer' = any (:states))
       and {filter}
-      and seq > :after
+      and seq >= :first
     order by seq
     limit :limit
 )
 union all
 (
-    select id, seq, 'suspended' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
+    select id, seq, 'suspended' as state, kind, queue, -greatest(rank, (-32767)::int2) as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, left(errors -> -1 ->> 'error'::text, 2000) as last_error
     from {schema}.suspended_job
     where (:states::text[] is null or 'suspended' = any (:states))
       and {filter}
-      and seq > :after
+      and seq >= :first
     order by seq
     limit :limit
 )
 union all
 (
-    select id, seq, 'dead' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error'::text as last_error
+    select id, seq, 'dead' as state, kind, queue, -greatest(rank, (-32767)::int2) as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, left(errors -> -1 ->> 'error'::text, 2000) as last_error
     from {schema}.dead_letter_job
     where (:states::text[] is null or 'dead' = any (:states))
       and {dead_filter}
-      and seq > :after
+      and seq >= :first
     order by seq
     limit :limit
 )

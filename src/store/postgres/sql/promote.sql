@@ -15,7 +15,7 @@ with due as (
 ),
 moved as (
     insert into {schema}.job ({carried}, version, attempt, errors, options)
-    select {carried}, version, attempt, errors, options
+    select {carried}, version & 2147483647, attempt, errors, options
     from due
     on conflict (id) do nothing
     returning queue
@@ -26,7 +26,7 @@ select (select count(*) from due) as jobs,
        case when (select count(*) from due) = :limit then 0
             else (select (extract(epoch from min(due_at) - statement_timestamp())::float8 * 1000000::float8)::int8
                   from {schema}.timer_job
-                  where due_at > statement_timestamp())
+                  where due_at > statement_timestamp() and due_at < 'infinity')
        end as next_us,
        -- These jobs wait for admission now.
        exists (select from due where options ? 'group'::text) as blocked

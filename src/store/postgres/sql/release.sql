@@ -6,7 +6,7 @@ with back as (
     update {schema}.job j
     set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0),
         errors = case when (:error_texts::text[])[array_position(:ids::uuid[], j.id)] is null then j.errors
-                      else case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
+                      else {kept_errors:j}
                           || jsonb_strip_nulls(jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', :node,
                                                                   'error', (:error_texts::text[])[array_position(:ids::uuid[], j.id)],
                                                                   'detail', (:details::text[])[array_position(:ids::uuid[], j.id)]))

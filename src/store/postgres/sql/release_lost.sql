@@ -14,7 +14,7 @@ with lost as materialized (
 ),
 noted as materialized (
     select j.ctid as tid, j.attempt >= j.max_attempts as spent,
-           case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
+           {kept_errors:j}
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
                       'owner lost: node ' || j.lock_owner::text || coalesce(' (' || n.name || ')', '')
                           || case when n.evicted then ' was declared dead by hand' else ' did not renew its lease' end) as all_errors

@@ -3,7 +3,7 @@
 -- :limit::int8
 with ahead as materialized (
     select j.ctid as tid,
-           (j.options ->> 'expires'::text)::int8 - (j.options ->> 'ttl'::text)::int8 - (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 as by
+           least(floor(case when jsonb_typeof(j.options -> 'ttl'::text) = 'number' then (j.options ->> 'expires'::text)::numeric - (j.options ->> 'ttl'::text)::numeric end), 4000000000000000000)::int8 - (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 as by
     from {schema}.job j
     where j.ctid = any (array(
         select c.ctid
@@ -12,7 +12,7 @@ with ahead as materialized (
         order by (c.options ->> 'expires'::text)::int8 desc
         limit :limit
     ))
-      and (j.options ->> 'expires'::text)::int8 - (j.options ->> 'ttl'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 + 1000000
+      and case when jsonb_typeof(j.options -> 'ttl'::text) = 'number' then (j.options ->> 'expires'::text)::numeric - (j.options ->> 'ttl'::text)::numeric end > extract(epoch from statement_timestamp())::float8 * 1000000::float8 + 1000000
     for update skip locked
 ),
 repaired as (

@@ -14,10 +14,10 @@ hurried as (
 ),
 moved as (
     insert into {schema}.job ({carried}, version, attempt, errors, options)
-    select {carried}, version, 0, errors, {renewed}
+    select {carried}, version & 2147483647, 0, errors, {renewed}
     from revived
     union all
-    select {carried}, version, attempt, errors, options
+    select {carried}, version & 2147483647, attempt, errors, options
     from hurried
     on conflict (id) do nothing
 )

@@ -27,9 +27,9 @@ advanced as (
 ),
 spread as (
     insert into {schema}.timer_job ({carried}, version, due_at, attempt, errors, options)
-    select {carried}, version, due, 0, errors,
-           case when options ? 'ttl'::text
-                then options || jsonb_build_object('expires', (extract(epoch from due)::float8 * 1000000::float8)::int8 + (options ->> 'ttl'::text)::int8)
+    select {carried}, version & 2147483647, due, 0, errors,
+           case when jsonb_typeof(options -> 'ttl'::text) = 'number'
+                then options || jsonb_build_object('expires', (extract(epoch from due)::float8 * 1000000::float8)::int8 + {ttl})
                 else options
            end
     from revived

@@ -20,7 +20,7 @@ judged as materialized (
     select o.*,
            o.verdict = 'dead' or o.verdict = 'retry' and o.attempt >= o.max_attempts as dies,
            case when o.error is null then o.errors
-                else case when jsonb_array_length(o.errors) >= {errors_kept} then o.errors - 0 else coalesce(o.errors, '[]') end
+                else {kept_errors:o}
                     || jsonb_strip_nulls(jsonb_build_object('attempt', o.attempt, 'at', clock_timestamp(), 'node', :node,
                                                             'error', o.error, 'detail', o.detail))
            end as all_errors

@@ -6,7 +6,7 @@ select queue,
 from (
     select queue, count(*) filter (where {state} = 'waiting') as waiting, count(*) filter (where lock_owner is not null) as running,
            0 as timer, 0 as overdue, 0 as suspended, 0 as dead, 0 as external, count(*) filter (where {state} = 'blocked') as blocked,
-           min(created_at) filter (where {state} = 'waiting') as oldest
+           min(created_at) filter (where {state} = 'waiting' and isfinite(created_at)) as oldest
     from {schema}.job group by queue
     union all
     select queue, 0, 0, count(*), count(*) filter (where due_at < clock_timestamp()), 0, 0, 0, 0, null
