@@ -13,6 +13,7 @@
 //!      ├── Scheduler: inserts the jobs of due schedules
 //!      ├── Cancellations: cancels handlers whose job was cancelled
 //!      ├── LockMonitor: makes jobs of dead nodes wait again, or dead-letters them
+//!      ├── Reconciler: takes back permits that no trigger released
 //!      ├── Pruner: deletes old history
 //!      └── Heartbeat: renews the node's lease, on its own thread
 //! ```

@@ -37,6 +37,7 @@ mod outage;
 pub mod postgres;
 mod progress;
 pub(crate) mod queue_capacity;
+pub(crate) mod reconcile;
 mod rules;
 pub mod schedules;
 mod settle;

@@ -39,6 +39,7 @@ mod preclaimed;
 mod progress;
 mod queue_capacity;
 mod rates;
+mod reconciliation;
 mod refused_nodes;
 mod release_lost;
 mod release_unknown;
@@ -700,6 +701,14 @@ conformance! {
         old_snapshots {
             an_id_sent_past_a_move_keeps_nobody_from_recovery
             an_id_sent_past_a_move_vetoes_no_outcome
+        }
+        reconciliation {
+            unblocks_of_keys_that_no_job_waits_for_hold_up_no_group
+            what_a_truncated_table_held_is_taken_back
+            a_handler_whose_job_vanished_keeps_its_group
+            what_a_job_holds_is_left_alone
+            keys_that_nothing_unblocks_are_unblocked
+            more_permits_than_a_page_has
         }
         claims_in_flight {
             a_claim_keeps_its_dead_node

@@ -1,6 +1,6 @@
 //! The doctor's findings, and conditions that it must not report.
 
-use crate::common::{Done, Sandbox, as_owner, on_both_stores, uuid};
+use crate::common::{Done, Sandbox, as_owner, on_both_stores, until, uuid};
 use serde_json::Value;
 
 on_both_stores!(
@@ -8,6 +8,7 @@ on_both_stores!(
     programs_that_can_not_be_started,
     jobs_that_nobody_could_read,
     replies_that_do_not_get_away,
+    what_it_advises_about_permits_helps,
     schedules_and_rules_that_can_not_be_read,
 );
 
@@ -74,7 +75,7 @@ fn jobs_that_nobody_could_read(sandbox: &Sandbox) {
     assert_eq!(sandbox.list(&["--state", "dead"]).len(), 1);
     assert_eq!(found(&doctor(sandbox).success(), "unreadable jobs")[0].0, "ok", "only its program read something");
     let id = sandbox.send(&["odd"]);
-    on_the_database(sandbox, "update {}job set headers = '[]', options = '{\"tenant\": 5}'");
+    on_the_database(sandbox, "update {}job set options = '{\"tenant\": 5}'");
     sandbox.run(&["worker", "--drain"]).success();
     let (state, said) = &found(&doctor(sandbox).success(), "unreadable jobs")[0];
     assert!(state == "warn" && said.contains("1 dead letters") && said.contains(&id), "{said}");
@@ -156,4 +157,27 @@ fn schedules_and_rules_that_can_not_be_read(sandbox: &Sandbox) {
     // It can be removed.
     sandbox.run(&["schedules", "delete", "nightly"]).success();
     assert!(!found(&doctor(sandbox), "schedules and rules")[0].1.contains("nightly"));
+}
+
+/// Permits without a holder, as a truncated table leaves them, and a key that nothing will unblock: it advises to run a worker, and that is enough.
+fn what_it_advises_about_permits_helps(sandbox: &Sandbox) {
+    sandbox.configure("[handlers.mail]\ncommand = [\"true\"]\n");
+    sandbox.run(&["migrate"]).success();
+    let holder = if sandbox.schema().is_some() { "gen_random_uuid()" } else { "randomblob(16)" };
+    on_the_database(sandbox, &format!("insert into {{}}permit (job_id, key) values ({holder}, 'g:held')"));
+    for group in ["held", "forgotten"] {
+        sandbox.send(&["mail", "--group", group]);
+    }
+    on_the_database(sandbox, "delete from {}unblock");
+    let told = found(&doctor(sandbox).code(1), "permits");
+    let [(state, faults)] = &told[..] else { panic!("{told:?}") };
+    assert!(state == "warn" && faults.contains("which is gone") && faults.contains("g:forgotten"), "{faults}");
+    let advice: Vec<Value> = serde_json::from_str(&doctor(sandbox).code(1).stdout).unwrap();
+    let advice = advice.iter().find(|finding| finding["check"] == "permits").unwrap()["todo"].to_string();
+    assert!(advice.contains("start `jobwright worker`"), "{advice}");
+
+    let worker = sandbox.worker(&[]);
+    until("both jobs to run", || sandbox.list(&[]).is_empty());
+    until("nothing is held by what is gone", || found(&doctor(sandbox), "permits")[0].0 == "ok");
+    assert!(worker.said().contains("took back a permit"), "{}", worker.said());
 }

@@ -11,6 +11,7 @@ pub(crate) mod monitor;
 pub(crate) mod observation;
 pub(crate) mod periodic;
 pub(crate) mod pruner;
+pub(crate) mod reconciler;
 pub(crate) mod scheduler;
 pub(crate) mod timers;
 pub(crate) mod usage_reporter;

@@ -57,6 +57,7 @@ async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet
     let progress = store.prune_progress(BATCH).await?;
     let submissions = store.prune_submissions(REMEMBERED, BATCH).await?;
     let starts = store.prune_rates(BATCH).await?;
+    let keys = store.prune_keys(BATCH).await?;
     // These two come last: they need rights that not every executor has, and the others must not fail for that.
     let dead_letters = match kept.dead_letters {
         Some(age) => may(store.prune_dead_letters(age, BATCH).await, "history.dead_letters", told),
@@ -75,7 +76,7 @@ async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet
         tracing::info!(entries = audit, "removed entries of the audit that were older than `history.audit`");
         counters.audit_removed.fetch_add(audit, Ordering::Relaxed);
     }
-    Ok([history, results, progress, submissions, starts, dead_letters, audit]
+    Ok([history, results, progress, submissions, starts, keys, dead_letters, audit]
         .into_iter()
         .any(|removed| removed >= BATCH as u64))
 }

@@ -20,6 +20,7 @@ use crate::executor::maintenance::look_ahead::{LookAhead, MaintenanceSignals};
 use crate::executor::maintenance::monitor::{LockMonitor, MonitorConfig};
 use crate::executor::maintenance::periodic::Driver;
 use crate::executor::maintenance::pruner::{self, Pruner};
+use crate::executor::maintenance::reconciler::{self, Reconciler};
 use crate::executor::maintenance::scheduler::Scheduler;
 use crate::executor::maintenance::timers::Timers;
 use crate::executor::maintenance::{kinds, listener, usage_reporter};
@@ -170,6 +171,11 @@ fn start_maintenance<S: Store>(start: &impl Fn(&'static str, Begin<S>)) {
         let task = LookAhead::new(node.store.clone(), signals, node.poll_interval);
         let driver = Driver::new(node.poll_interval, Arc::default(), with.quit.clone());
         driver.drive_after(jitter(node.poll_interval), task).boxed()
+    });
+    start("the reconciler", |node, with| {
+        let task = Reconciler::new(node.store.clone(), node.wakeup().clone());
+        let driver = Driver::new(reconciler::INTERVAL, Arc::default(), with.quit.clone());
+        driver.retry(reconciler::INTERVAL).drive_after(Reconciler::first(), task).boxed()
     });
     start("the pruner", |node, with| {
         let task = Pruner::new(node.store.clone(), node.counters.clone());

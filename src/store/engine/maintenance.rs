@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Result;
+use crate::store::reconcile::Reconciled;
 use crate::store::{AdmitRequest, Admitted, Expired, MaintenanceDue, Promoted, SkewedRows};
 
 /// What becomes due, expires, or may start.
@@ -47,4 +48,11 @@ pub trait Maintenance: Send + Sync {
     /// [`repair_clock`](crate::store::schedules::repair_clock). Returns what it repaired. If there is nothing to repair, it reads a few rows of
     /// each.
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>>;
+
+    /// Makes one step of a reconciliation: takes back the permits that the step before it found without a holder, if they still have none, and
+    /// looks at the next ones. Unblocks keys that jobs are blocked on for no reason. A store in which nothing passes the triggers by does nothing.
+    async fn reconcile(&self, before: &Reconciled) -> Result<Reconciled> {
+        let _ = before;
+        Ok(Reconciled::default())
+    }
 }

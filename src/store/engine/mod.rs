@@ -57,6 +57,7 @@ pub use super::nodes::{NodeHeartbeat, NodeInfo, ServerIdentity};
 pub use super::outage::Outage;
 pub use super::progress::ProgressUpdate;
 pub use super::queue_capacity::FullQueue;
+pub use super::reconcile::{PermitHolder, Reconciled};
 pub use super::rules::RuleEdit;
 pub use super::settle::{Settlement, Verdict, clip};
 #[doc(hidden)]

@@ -26,6 +26,13 @@ pub trait Prune: StoreInfo + Send + Sync {
     /// admission waits while a pass runs.
     async fn prune_rates(&self, limit: usize) -> Result<u64>;
 
+    /// Forgets unique keys whose jobs are in no table, among about `limit` that it looks at. Returns how many. It is only to tidy up: such a key
+    /// blocks no sender.
+    async fn prune_keys(&self, limit: usize) -> Result<u64> {
+        let _ = limit;
+        Ok(0)
+    }
+
     /// Removes at most `limit` dead letters that died longer ago than `age`, the oldest first. Returns how many. Adds nothing to the history, which
     /// has recorded their death.
     async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64>;

@@ -48,6 +48,7 @@ mod qualify;
 mod queue_capacity;
 mod range;
 mod receive;
+mod reconcile;
 mod retry;
 mod roles;
 mod rows;

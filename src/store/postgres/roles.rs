@@ -10,12 +10,13 @@ use tokio_postgres::types::ToSql;
 use super::database::Postgres;
 use super::{
     admin, admission, aging, audit, claim, clock, delivered, expiring, external, group_claim, hints, history, insert,
-    job_operations, maintenance, migrate, nodes, progress, queue_capacity, receive, retry, rows, rules, schedules,
-    settle, status,
+    job_operations, maintenance, migrate, nodes, progress, queue_capacity, receive, reconcile, retry, rows, rules,
+    schedules, settle, status,
 };
 use crate::config::{DatabaseConfig, HistoryConfig};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
+use crate::store::reconcile::Reconciled;
 use crate::store::{
     Acquire, Action, AdmissionLag, AdmitRequest, Admitted, AffectedJobs, AuditEntry, AuditFilter, ClaimRequest,
     Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone, FullQueue,
@@ -235,6 +236,10 @@ impl Maintenance for Postgres {
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
         clock::repair_clock(&self.0).await
     }
+
+    async fn reconcile(&self, before: &Reconciled) -> Result<Reconciled> {
+        reconcile::reconcile(&self.0, before).await
+    }
 }
 
 #[async_trait]
@@ -257,6 +262,10 @@ impl Prune for Postgres {
 
     async fn prune_rates(&self, limit: usize) -> Result<u64> {
         admission::prune_rates(&self.0, limit).await
+    }
+
+    async fn prune_keys(&self, limit: usize) -> Result<u64> {
+        reconcile::prune_keys(&self.0, limit).await
     }
 
     async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {

@@ -34,6 +34,7 @@ mod place;
 mod progress;
 mod queue_capacity;
 mod receive;
+mod reconcile;
 mod retry;
 mod roles;
 mod rows;

@@ -14,6 +14,7 @@ use super::shared::Shared;
 use crate::config::{Access, HistoryConfig};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
+use crate::store::reconcile::Reconciled;
 use crate::store::{
     Acquire, Action, AdmissionLag, AdmitRequest, Admitted, AffectedJobs, AuditEntry, AuditFilter, ClaimRequest,
     Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone, FullQueue,
@@ -203,6 +204,10 @@ impl Maintenance for Sqlite {
 
     async fn age_jobs(&self, limit: usize) -> Result<u64> {
         self.0.age_jobs(limit).await
+    }
+
+    async fn reconcile(&self, before: &Reconciled) -> Result<Reconciled> {
+        self.0.reconcile(before).await
     }
 
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {

@@ -55,8 +55,9 @@ async fn permits(settings: &Settings, messages: &Messages) -> Checked {
     if faults.is_empty() {
         return Ok(Finding::ok(CHECK, "nothing is held by what is gone, nothing waits for ever"));
     }
-    let todo = "somebody changed the tables by hand? Put the rule of what waits again (`jobwright rules put`), which unblocks its key; \
-                `jobs suspend` and `jobs resume` send a job through admission anew";
+    let todo = "the tables were changed by hand, truncated, or restored one by one? A running worker takes back within two minutes what is held by \
+                what is gone, and unblocks what waits for nothing: start `jobwright worker` if none runs. `jobs suspend` and `jobs resume` send a \
+                job through admission again";
     Ok(Finding::warn(CHECK, some(&faults, "; "), todo))
 }
 

@@ -1,0 +1,2 @@
+-- Takes back a permit.
+delete from jobwright_permit where job_id = :job_id and key = :key
