@@ -384,7 +384,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-counter-at-its-end-may-come",
-        "migrations/postgres/0005_job_checks.sql",
+        "migrations/postgres/0003_job_checks.sql",
         "attempt between 0 and 2000000000 and ",
         "",
         "test(=hostile_input::odd_rows::what_no_statement_could_carry_on_is_refused)",
