@@ -12,7 +12,7 @@ mod url;
 
 pub(crate) use self::command::Program;
 pub(crate) use self::output::Output;
-pub(crate) use self::program_file::fault;
+pub(crate) use self::program_file::{fault, places};
 pub(crate) use self::stopping::Stopping;
 pub(crate) use self::url::{Webhook, check_url};
 

@@ -9,7 +9,7 @@ use jobwright::config::Backend;
 use super::Finding;
 use crate::config::{Action, Settings, other_writers};
 use crate::grants::Purpose;
-use crate::handlers::fault;
+use crate::handlers::{fault, places};
 
 const CHECK: &str = "configuration";
 
