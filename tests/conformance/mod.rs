@@ -433,6 +433,7 @@ conformance! {
             options_of_any_shape
             run_again_is_buried_again
             remembered_as_any_dead_letter
+            many_do_not_make_a_queue_look_empty
         }
         node_ids {
             ids_of_nodes

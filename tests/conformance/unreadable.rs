@@ -132,3 +132,15 @@ pub(crate) async fn remembered_as_any_dead_letter<T: SqlDb>(db: &T) {
     assert_eq!(set(entries.iter().map(|entry| entry.id)), set([sent[1], sent[3]]));
     assert!(entries.len() == 2 && entries.iter().all(|entry| entry.outcome == HistoryOutcome::Dead), "{entries:?}");
 }
+
+/// A claim that meets more of them than it may take goes on to the ones behind them: the queue is not empty.
+pub(crate) async fn many_do_not_make_a_queue_look_empty<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all((0..60).map(|_| NewJob::json("odd", &1))).await;
+    let good = store.send(job()).await;
+    db.change("update {}job set options = '{\"tenant\": 5}' where kind = 'odd'").await;
+    let taken = store.take(node, 5).await;
+    assert_eq!(ids(&taken), [good]);
+    assert_eq!(store.count(JobState::Dead).await, 60);
+}

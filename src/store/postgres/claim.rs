@@ -1,6 +1,7 @@
 //! Claims jobs.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::types::ToSql;
 
@@ -12,12 +13,21 @@ use super::{counting, rows};
 use crate::error::Result;
 use crate::store::{ClaimRequest, Claimed};
 
+/// How long a claim that meets nothing but rows that can't be read goes on: whoever sends many of them must not make a queue look empty.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
-    match claim_once(shared, request).await {
-        Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await => {
-            claim_once(shared, request).await
+    let began = Instant::now();
+    loop {
+        let (claimed, rows) = match claim_once(shared, request).await {
+            Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await => {
+                claim_once(shared, request).await?
+            }
+            claimed => claimed?,
+        };
+        if rows == 0 || !claimed.jobs.is_empty() || began.elapsed() > PATIENCE {
+            return Ok(claimed);
         }
-        claimed => claimed,
     }
 }
 
@@ -43,7 +53,8 @@ pub(super) async fn waiting_in(
     rows.iter().map(Found::read).collect()
 }
 
-async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
+/// Returns the jobs, and how many rows were claimed: those that can't be read became dead letters.
+async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<(Claimed, usize)> {
     if !request.counted.is_empty() {
         return counting::claim(shared, request).await;
     }
@@ -76,5 +87,6 @@ async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<
         Some(_) => rows.iter().find_map(|row| rows::get(row, "reserved_from").transpose()).transpose()?,
         None => None,
     };
-    Ok(Claimed { jobs: claimed(shared, request.node, &rows).await?, reserved_from, allowed: None })
+    let claimed = Claimed { jobs: claimed(shared, request.node, &rows).await?, reserved_from, allowed: None };
+    Ok((claimed, rows.len()))
 }

@@ -38,7 +38,8 @@ fn lock(schema: &str, key: &str) -> i64 {
     i64::from_be_bytes(first)
 }
 
-pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
+/// Returns the jobs, and how many rows were claimed.
+pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<(Claimed, usize)> {
     let ranges = Ranges::of(&request.range, None);
     let after: Vec<i64> = ranges.after.iter().map(|after| after.unwrap_or(i64::MIN)).collect();
     let keys: Vec<String> = request.counted.iter().map(key).collect();
@@ -87,7 +88,9 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
         waits: rows::get(told, "waits")?,
         passed_over: rows::get(told, "passed_over")?,
     };
-    Ok(Claimed { jobs: claimed(shared, request.node, &rows).await?, reserved_from: None, allowed: Some(allowed) })
+    let claimed =
+        Claimed { jobs: claimed(shared, request.node, &rows).await?, reserved_from: None, allowed: Some(allowed) };
+    Ok((claimed, rows.len()))
 }
 
 #[cfg(test)]

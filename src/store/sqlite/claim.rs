@@ -1,5 +1,7 @@
 //! Claims jobs, and promotes due timers.
 
+use std::time::{Duration, Instant};
+
 use rusqlite::named_params;
 
 use super::history::Memory;
@@ -16,6 +18,9 @@ use crate::store::{ClaimRequest, ScanRange};
 
 static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
 static CLAIM: Statement = statement!("sql/claim.sql");
+
+/// How long a claim that meets nothing but rows that can't be read goes on: whoever sends many of them must not make a queue look empty.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The parameters of a claim's three arms.
 #[derive(Clone, Copy)]
@@ -84,11 +89,16 @@ impl Shared {
                 ":worse": worse, ":limit": limit, ":include_hidden": include_hidden,
             };
             let columns = JobPositions::of(&statement)?;
-            let (jobs, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
-            for row in &unreadable {
-                dead_letter_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
+            let began = Instant::now();
+            loop {
+                let (jobs, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
+                for row in &unreadable {
+                    dead_letter_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
+                }
+                if !jobs.is_empty() || unreadable.is_empty() || began.elapsed() > PATIENCE {
+                    return Ok(jobs);
+                }
             }
-            Ok(jobs)
         })
         .await
     }

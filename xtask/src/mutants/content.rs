@@ -389,6 +389,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "",
         "test(=hostile_input::odd_rows::what_no_statement_could_carry_on_is_refused)",
     ),
+    of(
+        "unreadable-jobs-make-a-queue-look-empty",
+        "src/store/postgres/claim.rs",
+        "if rows == 0 || !claimed.jobs.is_empty()",
+        "if rows == 0 || $on || !claimed.jobs.is_empty()",
+        "test(=conformance::postgres::unreadable::many_do_not_make_a_queue_look_empty)",
+    ),
     // What no trigger released.
     of(
         "a-handler-whose-job-vanished-loses-its-group",
@@ -400,7 +407,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-dead-letter-that-is-ordered-loses-its-group",
         "src/store/postgres/sql/fragment/orphaned.sql",
-        "and (select j.id from {schema}.dead_letter_job j where j.id = {row}.job_id and j.options ? 'ordered' limit 1) is null\n",
+        "and (select j.id from {schema}.dead_letter_job j where j.id = {row}.job_id limit 1) is null\n",
         "",
         "test(=conformance::postgres::reconciliation::what_a_job_holds_is_left_alone)",
     ),
