@@ -20,7 +20,7 @@ opened as (
     select k.key
     from keys k
     where (select s.ctid from {schema}.permit s where s.key collate "C" = k.key limit 1) is null
-      and not exists (select from {schema}.usage u where u.key = k.key and u.n > 0)
+      and (select u.key from {schema}.usage u where u.key = k.key and u.n > 0 limit 1) is null
       and not exists (select from {schema}.unblock o where o.key = k.key)
       and not exists (select from {schema}.rule r
                       where r.scope = k.scope and (r.paused or r.running = 0)
