@@ -80,7 +80,7 @@ impl fmt::Display for JobRun {
             RunOutcome::Snoozed(delay) => write!(f, "snoozed for {delay:?}")?,
             RunOutcome::Cancelled => write!(f, "cancelled")?,
             RunOutcome::GivenBack => {
-                write!(f, "given back: another job of its batch failed, or this node can't run its kind")?
+                write!(f, "given back: another job of its batch failed, or this node can't run its kind")?;
             }
             RunOutcome::Refused => write!(f, "REFUSED: it was no longer owned")?,
         }

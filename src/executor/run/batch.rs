@@ -61,7 +61,9 @@ pub(crate) async fn run<S: Store>(
         let ran = matches!(ending, BatchEnd::Returned(_));
         conclude(&node, &kind, &jobs, context, ending).await;
         if ran {
-            jobs.iter().for_each(|job| kind.breaker.ran(job.id, began));
+            for job in &jobs {
+                kind.breaker.ran(job.id, began);
+            }
         }
     };
     run.instrument(span).await;
