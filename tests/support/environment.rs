@@ -47,6 +47,9 @@ pub(crate) trait World: TestDb + Send + Sync + 'static {
     /// Returns how often each line is in the ledger.
     async fn ledger(&self) -> BTreeMap<String, u64>;
 
+    /// Returns what the row of the only node says of kinds that it leaves alone.
+    async fn left_alone(&self) -> Option<String>;
+
     /// Creates a database with a ledger.
     async fn with_ledger() -> Option<Self> {
         let db = Self::create().await?;
@@ -122,6 +125,10 @@ impl World for Pg<false> {
         };
         rows.iter().map(|row| (row.get(0), row.get::<_, i64>(1).unsigned_abs())).collect()
     }
+
+    async fn left_alone(&self) -> Option<String> {
+        self.aside().await.query_one("select left_alone::text from node", &[]).await.unwrap().get(0)
+    }
 }
 
 #[cfg(feature = "sqlite")]
@@ -151,6 +158,10 @@ impl World for SqliteDb {
         let mut query = connection.prepare("select line, count(*) from ledger group by line").unwrap();
         let rows = query.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()))).unwrap();
         rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    async fn left_alone(&self) -> Option<String> {
+        self.connection().query_row("select left_alone from jobwright_node", [], |row| row.get(0)).unwrap()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Asks whether this node can run its kinds, and lets those run again that it left alone for a while: see `node/breaker.rs`.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,11 +36,20 @@ async fn passes(breaker: &Arc<Breaker>) -> bool {
     }
 }
 
-/// Lets kinds run again when their pauses are over, until `quit`.
+/// Lets kinds run again when their pauses are over, and keeps what the node's row says of them, until `quit`.
 pub(crate) async fn run<S: Store>(node: Weak<NodeSession<S>>, breakers: Arc<Breakers>, quit: CancellationToken) {
+    let mut shown = None;
     loop {
+        let reported = {
+            let Some(node) = node.upgrade() else { return };
+            tokio::select! {
+                () = quit.cancelled() => return,
+                reported = show(&node, &breakers, &mut shown) => reported,
+            }
+        };
+        let again = (!reported).then(|| Instant::now() + PATIENCE);
         let due = async {
-            match breakers.next_due() {
+            match breakers.next_due().into_iter().chain(again).min() {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
                 None => std::future::pending().await,
             }
@@ -63,4 +73,22 @@ pub(crate) async fn run<S: Store>(node: Weak<NodeSession<S>>, breakers: Arc<Brea
             node.queues.values().for_each(|queue| queue.wake_to_rescan());
         }
     }
+}
+
+/// Makes the node's row show the kinds that it leaves alone, if that has changed. Returns whether the row does.
+async fn show<S: Store>(node: &NodeSession<S>, breakers: &Breakers, shown: &mut Option<String>) -> bool {
+    let kinds: BTreeMap<_, _> = breakers.left_alone().into_iter().map(|(kind, (reason, _))| (kind, reason)).collect();
+    // Writing texts as JSON can't fail.
+    let text = (!kinds.is_empty()).then(|| serde_json::to_string(&kinds).unwrap_or_default());
+    if text == *shown {
+        return true;
+    }
+    match node.store.report_left_alone(node.id, text.as_deref()).await {
+        Ok(()) => *shown = text,
+        Err(error) => {
+            tracing::debug!(%error, "the node's row does not show which kinds it leaves alone");
+            return false;
+        }
+    }
+    true
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::job::JobId;
+use crate::store::clip;
 
 /// The pause after the first refusal. Each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -28,6 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How often a job may be refused although others of its kind have run since its last refusal. A system that is short of processes or files
 /// refuses some jobs and runs others.
 const EXCUSED: u32 = 3;
+/// The longest reason that is kept. The node's row shows it.
+const REASON_MOST: usize = 1024;
 /// For how many jobs of a kind refusals are remembered.
 const REMEMBERED: usize = 256;
 
@@ -244,6 +247,7 @@ impl Breaker {
 
     /// Opens, unless it is open. Returns the pause and when the trouble began.
     fn open(&self, state: &mut State, reason: &str, now: Instant, by_check: bool) -> (Duration, Instant) {
+        let reason = clip(reason, REASON_MOST);
         let Some(trouble) = &mut state.trouble else {
             let pause = FIRST_PAUSE;
             tracing::error!(
@@ -251,12 +255,11 @@ impl Breaker {
                 "this node can't run jobs of this kind: it leaves them to others, at no cost to the jobs, and tries again"
             );
             let until = Some(now + pause);
-            state.trouble =
-                Some(Trouble { since: now, reason: reason.to_owned(), pause, until, resumed: now, by_check });
+            state.trouble = Some(Trouble { since: now, reason, pause, until, resumed: now, by_check });
             self.turn(true);
             return (pause, now);
         };
-        reason.clone_into(&mut trouble.reason);
+        trouble.reason.clone_from(&reason);
         trouble.by_check &= by_check;
         if trouble.until.is_none() {
             trouble.pause = (2 * trouble.pause).min(LONGEST_PAUSE);

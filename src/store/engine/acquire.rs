@@ -25,4 +25,8 @@ pub trait Acquire: Send + Sync {
         deliveries: &[Fence],
         kinds: Option<&[String]>,
     ) -> Result<Vec<Job>>;
+
+    /// Records which kinds a node claims no jobs of, although it has their handlers: an object of reasons as JSON, for people. `None` = it
+    /// claims them all.
+    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()>;
 }

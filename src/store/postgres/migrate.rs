@@ -77,6 +77,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0008_search_paths.sql"),
         backfill: None,
     },
+    Migration {
+        version: 9,
+        name: "kinds left alone",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0009_kinds_left_alone.sql"),
+        backfill: None,
+    },
 ];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large

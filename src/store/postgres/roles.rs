@@ -102,6 +102,10 @@ impl Acquire for Postgres {
     ) -> Result<Vec<Job>> {
         delivered::claim_delivered(&self.0, node, claim, deliveries, kinds).await
     }
+
+    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
+        self.0.engine("report the kinds left alone", &self.0.sql.report_left_alone, &[&node.0, &kinds]).await.map(drop)
+    }
 }
 
 #[async_trait]

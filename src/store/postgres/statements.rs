@@ -158,7 +158,7 @@ statements! {
     complete_keyed, remove_and_lease, complete_and_claim_next, remove, remove_all, settle, release, put_off, promote, expire_jobs, travel,
     register_node, heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost,
     release_unknown, release_claimed, handlers_ended, unknown_terminating, claimed_terminating, lost_terminating, forget_nodes, retire_node,
-    server, report_broker, takes_writes, hand_out, report_key, take_back, complete_external, settle_external, extend_external,
+    server, report_broker, report_left_alone, takes_writes, hand_out, report_key, take_back, complete_external, settle_external, extend_external,
     external_late, expire_external, receive, submission_digests, remember_submissions, prune_submissions, maintenance_due, repair_unblocks,
     repair_rates, repair_leases, repair_lives, repair_timer_lives, repair_retries, repair_uniques, clock_skew, admit_check, admit_lock,
     admit_candidates, admit_usage, admit_apply, aging_queues, age, prune_rate_log, permit_faults, overdue_unblocks, rules, put_rule,

@@ -14,13 +14,22 @@ use crate::store::migration::{Applied, compare, refuse_newer, unreleased};
 use crate::store::{Migration, MigrationStatus};
 
 /// All schema changes of this store.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "schema",
-    min_compatible: 1,
-    sql: include_str!("../../../migrations/sqlite/0001_schema.sql"),
-    backfill: None,
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "schema",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/sqlite/0001_schema.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 2,
+        name: "kinds left alone",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/sqlite/0002_kinds_left_alone.sql"),
+        backfill: None,
+    },
+];
 
 /// The time limit of one schema change, which may rewrite a large table. Waiting for the lock still has the deadline of a call.
 const LONGEST: Duration = Duration::from_secs(600);

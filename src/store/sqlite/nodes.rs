@@ -19,6 +19,7 @@ use crate::store::{HistoryOutcome, NodeHeartbeat, NodeInfo, Released};
 const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
 const REGISTER_NODE: &str = include_str!("sql/register_node.sql");
 const REPORT_BROKER: &str = include_str!("sql/report_broker.sql");
+const REPORT_LEFT_ALONE: &str = include_str!("sql/report_left_alone.sql");
 const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
 const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
 const NODE_HEARTBEATS: &str = include_str!("sql/node_heartbeats.sql");
@@ -114,6 +115,16 @@ impl Shared {
         let mode = mode.map(str::to_owned);
         self.write("report the broker's mode", move |connection, _| {
             connection.prepare_cached(REPORT_BROKER)?.execute(named_params! { ":node": node.0, ":broker": mode })?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(super) async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
+        let kinds = kinds.map(str::to_owned);
+        self.write("report the kinds left alone", move |connection, _| {
+            let params = named_params! { ":node": node.0, ":kinds": kinds };
+            connection.prepare_cached(REPORT_LEFT_ALONE)?.execute(params)?;
             Ok(())
         })
         .await

@@ -96,6 +96,10 @@ impl Acquire for Sqlite {
     ) -> Result<Vec<Job>> {
         self.0.claim_delivered(node, claim, deliveries, kinds).await
     }
+
+    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
+        self.0.report_left_alone(node, kinds).await
+    }
 }
 
 #[async_trait]

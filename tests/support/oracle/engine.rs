@@ -116,6 +116,10 @@ impl Acquire for Oracle {
     ) -> Result<Vec<Job>> {
         Ok(self.lock().claim_delivered(node, claim, deliveries, kinds))
     }
+
+    async fn report_left_alone(&self, _: NodeId, _: Option<&str>) -> Result<()> {
+        Ok(())
+    }
 }
 
 #[async_trait]
