@@ -405,8 +405,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "the-next-of-a-group-begins-beside-what-is-not-decided",
         "src/executor/run/group_runner.rs",
-        "Some(completion) => return node.completions.record(completion).await,",
-        "Some(completion) if $on => node.completions.send(completion).await,\n            Some(completion) => return node.completions.record(completion).await,",
+        "            Some(completion) => {\n                // Such a job is the first",
+        "            Some(completion) if $on => node.completions.send(completion).await,\n            Some(completion) => {\n                // Such a job is the first",
         "test(=executor::group_runs::a_failure_is_recorded_before_the_next_begins)",
     ),
     of(

@@ -82,9 +82,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "headers-hide-each-other",
-        "cli/src/handlers/command.rs",
-        "one.and_modify(|value| *value = None)",
-        "one.and_modify(|value| if !$on { *value = None })",
+        "cli/src/handlers/environment.rs",
+        "Header::Alone(_) => Header::Shared(2),",
+        "Header::Alone(value) => if $on { Header::Alone(*value) } else { Header::Shared(2) },",
         "package(jobwright-cli) & test(/headers_/)",
     ),
     of(
@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "the-doctor-believes-in-every-program",
-        "cli/src/commands/doctor/configuration.rs",
+        "cli/src/handlers/program_file.rs",
         "    if there.iter().any(",
         "    if $on || there.iter().any(",
         "package(jobwright-cli) & test(/programs_that_can_not_be_started/)",
