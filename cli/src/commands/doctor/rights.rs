@@ -38,9 +38,10 @@ async fn send_and_execute(settings: &Settings, messages: &Messages) -> Result<Fi
         send.swap(0, none);
         return Ok(Finding::fail(CHECK, format!("this role may not send: {}", some(&send)), todo(Purpose::Sender)));
     }
-    let (purpose, what, lacks) = match send.is_empty() {
-        true => (Purpose::Executor, "send, but not execute", execute),
-        false => (Purpose::Sender, "send by SQL alone", send),
+    let (purpose, what, lacks) = if send.is_empty() {
+        (Purpose::Executor, "send, but not execute", execute)
+    } else {
+        (Purpose::Sender, "send by SQL alone", send)
     };
     let todo = format!("{}; or say what it is for (`--as`)", todo(purpose));
     Ok(Finding::warn(CHECK, format!("this role may {what}: {}", some(&lacks)), todo))
