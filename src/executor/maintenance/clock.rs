@@ -22,15 +22,27 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(600);
 /// Compares the database's clock with a monotonic one.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
-    last: Option<(Instant, Timestamp)>,
+    last: Option<Reading>,
+}
+
+/// A time that was read from the database's clock, at some instant between the question and its answer.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    asked: Instant,
+    answered: Instant,
+    clock: Timestamp,
 }
 
 impl ClockWatch {
-    /// Returns by how much the clock was set since the last call; negative is backwards. `asked` is an instant just before it was read.
-    pub(crate) fn look(&mut self, asked: Instant, now: Timestamp) -> Option<SignedDuration> {
-        let (before, then) = self.last.replace((asked, now))?;
-        let passed = SignedDuration::try_from(asked.duration_since(before)).ok()?;
-        let step = now.duration_since(then).checked_sub(passed)?;
+    /// Returns by how much the clock was set since the last call, at least; negative is backwards. The clock was read between the two instants. An
+    /// answer that a lock or a frozen server held up says little about the time in between, so only what lies outside is a step.
+    pub(crate) fn look(&mut self, asked: Instant, answered: Instant, clock: Timestamp) -> Option<SignedDuration> {
+        let now = Reading { asked, answered, clock };
+        let before = self.last.replace(now)?;
+        let span = |from: Instant, to: Instant| SignedDuration::try_from(to.saturating_duration_since(from)).ok();
+        let (least, most) = (span(before.answered, now.asked)?, span(before.asked, now.answered)?);
+        let passed = now.clock.duration_since(before.clock);
+        let step = if passed > most { passed.checked_sub(most)? } else { passed.checked_sub(least)?.min(SignedDuration::ZERO) };
         (step.abs() > STEP).then_some(step)
     }
 }
@@ -83,16 +95,52 @@ async fn repair(store: &dyn Maintenance, schedules: &dyn Schedules, wakeup: &Wak
 mod tests {
     use super::*;
 
+    /// A watch, with a clock that shows the same seconds as the instants unless it was set.
+    struct Watched {
+        watch: ClockWatch,
+        began: Instant,
+        clock: Timestamp,
+    }
+
+    impl Watched {
+        fn new() -> Self {
+            Self { watch: ClockWatch::default(), began: Instant::now(), clock: Timestamp::now() }
+        }
+
+        /// Asks and is answered at these seconds, and reads this second.
+        fn look(&mut self, asked: u64, answered: u64, clock: i64) -> Option<i64> {
+            let at = |seconds| self.began + Duration::from_secs(seconds);
+            let clock = self.clock.checked_add(SignedDuration::from_secs(clock)).unwrap();
+            self.watch.look(at(asked), at(answered), clock).map(|step| step.as_secs())
+        }
+    }
+
     #[test]
     fn a_step_is_told_and_time_that_passes_is_not() {
-        let (began, clock) = (Instant::now(), Timestamp::now());
-        let mut watch = ClockWatch::default();
-        let mut look = |after: u64, clock: Timestamp| watch.look(began + Duration::from_secs(after), clock);
-        let at = |seconds: i64| clock.checked_add(SignedDuration::from_secs(seconds)).unwrap();
-        assert_eq!(look(0, at(0)), None, "there is nothing to compare it with");
-        assert_eq!(look(1000, at(1001)), None);
-        assert_eq!(look(1001, at(4602)), Some(SignedDuration::from_secs(3600)));
-        assert_eq!(look(1002, at(4603)), None, "told once");
-        assert_eq!(look(1003, at(1004)), Some(SignedDuration::from_secs(-3600)));
+        let mut watched = Watched::new();
+        assert_eq!(watched.look(0, 0, 0), None, "there is nothing to compare it with");
+        assert_eq!(watched.look(1000, 1000, 1001), None);
+        assert_eq!(watched.look(1001, 1001, 4602), Some(3600));
+        assert_eq!(watched.look(1002, 1002, 4603), None, "told once");
+        assert_eq!(watched.look(1003, 1003, 1004), Some(-3600));
+    }
+
+    #[test]
+    fn an_answer_that_came_late_is_no_step() {
+        // A lock held it up: the clock was read at the start, or at the end.
+        for read in [10, 70] {
+            let mut watched = Watched::new();
+            for (asked, answered, clock) in [(0, 0, 0), (10, 70, read), (71, 71, 71), (72, 132, 72), (133, 193, 193), (194, 194, 194)] {
+                assert_eq!(watched.look(asked, answered, clock), None, "asked at {asked}, read at {read}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_during_a_late_answer_is_told_as_far_as_it_is_certain() {
+        let mut watched = Watched::new();
+        assert_eq!(watched.look(0, 0, 0), None);
+        assert_eq!(watched.look(1, 11, 3601), Some(3590));
+        assert_eq!(watched.look(12, 12, 12), Some(-3590), "and back");
     }
 }

@@ -65,7 +65,8 @@ impl Periodic for LookAhead {
             tracing::debug!(%error, "{}; each task looks by itself", Self::FAILED);
             MaintenanceDue::ANY
         });
-        if let Some(step) = due.now.and_then(|now| self.watch.look(asked, now)) {
+        let answered = Instant::now();
+        if let Some(step) = due.now.and_then(|now| self.watch.look(asked, answered, now)) {
             tracing::warn!(
                 step = format_args!("{:+.1}s", step.as_secs_f64()),
                 "the database's clock was set: what is due comes earlier or later by that much; who lives is not decided by it"
