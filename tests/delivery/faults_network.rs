@@ -334,14 +334,19 @@ async fn a_submission_that_was_not_stored_goes_back() {
     let messages = beyond(&site, &proxy).await;
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
     let executor = noting::<Pg<false>>(&messages, crate::support::environment::lease(10), 10).await;
-    let (client, id, submit) = (site.client().await, JobId::new(), site.names().submit());
+    let (client, submit) = (site.client().await, site.names().submit());
+    let [first, id] = [JobId::new(), JobId::new()];
+    let properties = |id: JobId| {
+        lapin::BasicProperties::default()
+            .with_message_id(id.to_string().into())
+            .with_type("note".into())
+            .with_content_type("application/json".into())
+    };
+    assert!(client.publish("", &submit, properties(first), b"1").await);
+    eventually(PATIENCE, async || executor.stats().submitted == 1).await;
     proxy.down();
-    let properties = lapin::BasicProperties::default()
-        .with_message_id(id.to_string().into())
-        .with_type("note".into())
-        .with_content_type("application/json".into());
-    assert!(client.publish("", &submit, properties, b"1").await);
-    eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= 1).await;
+    assert!(client.publish("", &submit, properties(id), b"1").await);
+    eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= 2).await;
     // Enough time for a wrong ack: acks go out in batches.
     tokio::time::sleep(Duration::from_millis(500)).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
@@ -350,7 +355,7 @@ async fn a_submission_that_was_not_stored_goes_back() {
     let healthy = site.messages().await;
     let executor = noting::<Pg<false>>(&healthy, patient(), 10).await;
     eventually(PATIENCE, async || executor.stats().submitted == 1).await;
-    site.settled(&[id]).await;
+    site.settled(&[first, id]).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 

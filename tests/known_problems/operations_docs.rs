@@ -68,6 +68,7 @@ fn every_function_for_users_is_named_in_the_documents() {
     let engine = set([
         "allowance",
         "hold_node",
+        "is_carriable",
         "is_simple",
         "key_of",
         "lock_limits",

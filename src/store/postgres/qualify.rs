@@ -7,21 +7,25 @@
 //! `executor::search_path` tests both.
 
 /// The functions that statements call, but for those whose arguments no other function could fit better.
-const FUNCTIONS: [&str; 39] = [
+const FUNCTIONS: [&str; 44] = [
     "abs",
     "array_agg",
     "array_position",
+    "array_remove",
     "bool_and",
     "byteasend",
     "cardinality",
+    "concat_ws",
     "count",
     "current_setting",
     "first_value",
     "floor",
+    "isfinite",
     "jsonb_array_elements",
     "jsonb_array_length",
     "jsonb_build_object",
     "jsonb_path_query",
+    "jsonb_path_query_array",
     "jsonb_send",
     "jsonb_set",
     "jsonb_strip_nulls",
@@ -32,6 +36,7 @@ const FUNCTIONS: [&str; 39] = [
     "nextval",
     "octet_length",
     "pg_advisory_xact_lock",
+    "pg_column_size",
     "pg_notify",
     "pg_relation_size",
     "pg_sequence_last_value",

@@ -153,8 +153,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-tenant-is-not-asked-for",
         "src/config/submit.rs",
-        "let Some(value) = value else { return Err(",
-        "let Some(value) = value else { if $on { continue } return Err(",
+        "let values = [Some(kind), Some(queue), tenant, group",
+        "let values = [Some(kind), Some(queue), tenant.or($on.then_some(\"acme\")), group",
+        "binary(system) & test(/^delivery::/) & test(/submit_rules::who_submits/)",
+    ),
+    of(
+        "a-rule-without-groups-allows-them",
+        "src/config/submit.rs",
+        "(\"groups\", &self.groups, Otherwise::None),",
+        "(\"groups\", &self.groups, if $on { Otherwise::All } else { Otherwise::None }),",
         "binary(system) & test(/^delivery::/) & test(/submit_rules::who_submits/)",
     ),
     of(

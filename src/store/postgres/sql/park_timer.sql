@@ -4,7 +4,7 @@
 update {schema}.timer_job t
 set queue  = 'unreadable:' || case when octet_length(t.queue) <= 89 then t.queue else left(t.queue, 22) end,
     due_at = '9999-01-01 00:00:00+00'::timestamptz,
-    version = t.version & 2147483647,
+    version = t.version::int8 & 2147483647::int8,
     {fit_numbers:t}
 where t.id = :id and t.seq = :seq and t.queue not like 'unreadable:%'
 returning t.id

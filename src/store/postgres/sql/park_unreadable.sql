@@ -7,7 +7,7 @@ with aside as (
     set queue    = 'unreadable:' || case when octet_length(j.queue) <= 89 then j.queue else left(j.queue, 22) end,
         {fit_numbers:j},
         admitted = j.admitted and j.options is not null and j.options ? 'ordered'::text,
-        version  = ((j.version::int8 + 1) & 2147483647)::int4
+        version  = ((j.version::int8 + 1) & 2147483647::int8)::int4
     where j.id = :id and j.version = :version and j.seq = :seq and j.lock_owner is null and j.queue not like 'unreadable:%'
     returning j.id, case when j.admitted then 'g:' || (j.options ->> 'group'::text) end as kept
 ),

@@ -12,7 +12,7 @@ with due as (
 ),
 moved as (
     insert into {schema}.job ({carried}, version, attempt, errors, options)
-    select {carried}, version & 2147483647, attempt, errors, options
+    select {carried}, version::int8 & 2147483647::int8, attempt, errors, options
     from due
     on conflict (id) do nothing
     returning queue

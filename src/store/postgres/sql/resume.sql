@@ -9,12 +9,12 @@ with back as (
 ),
 timers as (
     insert into {schema}.timer_job ({carried}, version, attempt, errors, options, due_at)
-    select {carried}, version & 2147483647, attempt, errors, options, due_at from back where due_at > statement_timestamp()
+    select {carried}, version::int8 & 2147483647::int8, attempt, errors, options, due_at from back where due_at > statement_timestamp()
     on conflict (id) do nothing
 ),
 jobs as (
     insert into {schema}.job ({carried}, version, attempt, errors, options)
-    select {carried}, version & 2147483647, attempt, errors, options from back where due_at is null or due_at <= statement_timestamp()
+    select {carried}, version::int8 & 2147483647::int8, attempt, errors, options from back where due_at is null or due_at <= statement_timestamp()
     on conflict (id) do nothing
 )
 select 'suspended' as state, count(*), null::uuid[] as ids from back

@@ -14,10 +14,10 @@ hurried as (
 ),
 moved as (
     insert into {schema}.job ({carried}, version, attempt, errors, options)
-    select {carried}, version & 2147483647, 0, errors, {renewed}
+    select {carried}, version::int8 & 2147483647::int8, 0, errors, {renewed}
     from revived
     union all
-    select {carried}, version & 2147483647, attempt, errors, options
+    select {carried}, version::int8 & 2147483647::int8, attempt, errors, options
     from hurried
     on conflict (id) do nothing
 )

@@ -27,7 +27,7 @@ advanced as (
 ),
 spread as (
     insert into {schema}.timer_job ({carried}, version, due_at, attempt, errors, options)
-    select {carried}, version & 2147483647, due, 0, errors,
+    select {carried}, version::int8 & 2147483647::int8, due, 0, errors,
            case when jsonb_typeof(options -> 'ttl'::text) = 'number'
                 then options || jsonb_build_object('expires', (extract(epoch from due)::float8 * 1000000::float8)::int8 + {ttl})
                 else options

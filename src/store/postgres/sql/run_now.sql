@@ -14,9 +14,9 @@ back as (
 ),
 jobs as (
     insert into {schema}.job ({carried}, version, attempt, errors, options)
-    select {carried}, version & 2147483647, attempt, errors, options from hurried
+    select {carried}, version::int8 & 2147483647::int8, attempt, errors, options from hurried
     union all
-    select {carried}, version & 2147483647, attempt, errors, options from back
+    select {carried}, version::int8 & 2147483647::int8, attempt, errors, options from back
     on conflict (id) do nothing
 )
 select 'timer' as state, count(*), null::uuid[] as ids from hurried

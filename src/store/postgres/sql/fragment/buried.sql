@@ -5,7 +5,7 @@ buried as materialized (
 ),
 dead_lettered as (
     insert into {schema}.dead_letter_job ({carried}, version, attempt, reason, errors, options)
-    select {repaired}, version & 2147483647, attempts, why,
+    select {repaired}, version::int8 & 2147483647::int8, attempts, why,
            {kept_errors:b} || jsonb_strip_nulls(jsonb_build_object(
                'attempt', attempts, 'at', clock_timestamp(), 'node', :node::int8, 'error', why,
                'detail', nullif(concat_ws('; ',
