@@ -219,7 +219,8 @@ pub(crate) async fn not_before_it_is_due<W: World>(db: &W) {
         .start()
         .await
         .unwrap();
-    let at = jiff::Timestamp::now() + Duration::from_millis(600);
+    // Later than the other one even if it takes a while to send that.
+    let at = jiff::Timestamp::now() + Duration::from_millis(2500);
     let second = messages.send(NewJob::json("timed", &2).at(at)).await.unwrap();
     let first = messages.send(NewJob::json("timed", &1).delay(Duration::from_millis(300))).await.unwrap();
     let due = db.jobs().detail(first).await.summary.due_at.unwrap();
