@@ -7,7 +7,7 @@
 //! `executor::search_path` tests both.
 
 /// The functions that statements call, but for those whose arguments no other function could fit better.
-const FUNCTIONS: [&str; 44] = [
+const FUNCTIONS: [&str; 45] = [
     "abs",
     "array_agg",
     "array_position",
@@ -24,6 +24,7 @@ const FUNCTIONS: [&str; 44] = [
     "jsonb_array_elements",
     "jsonb_array_length",
     "jsonb_build_object",
+    "jsonb_path_exists",
     "jsonb_path_query",
     "jsonb_path_query_array",
     "jsonb_send",

@@ -29,7 +29,7 @@ blocked_ranks as (
 ),
 old as materialized (
     select c.ctid as tid, c.aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.since)::float8 * 1000000::float8 / :aging_us)::int8,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.since)::float8 * 1000000::float8 / :aging_us::float8)::int8,
                              c.rank + 32767 + c.aged)) as steps
     from ranks r
     cross join lateral (
@@ -46,7 +46,7 @@ old as materialized (
 ),
 old_blocked as materialized (
     select c.ctid as tid, c.aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.since)::float8 * 1000000::float8 / :aging_us)::int8,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.since)::float8 * 1000000::float8 / :aging_us::float8)::int8,
                              c.rank + 32767 + c.aged)) as steps
     from blocked_ranks r
     cross join lateral (

@@ -12,7 +12,7 @@ with ahead as materialized (
         order by (c.options ->> 'expires'::text)::int8 desc
         limit :limit
     ))
-      and case when jsonb_typeof(j.options -> 'ttl'::text) = 'number' then (j.options ->> 'expires'::text)::numeric - (j.options ->> 'ttl'::text)::numeric end > extract(epoch from statement_timestamp())::float8 * 1000000::float8 + 1000000
+      and case when jsonb_typeof(j.options -> 'ttl'::text) = 'number' then (j.options ->> 'expires'::text)::numeric - (j.options ->> 'ttl'::text)::numeric end > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8::numeric + 1000000::numeric
     for update skip locked
 ),
 repaired as (
