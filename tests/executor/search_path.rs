@@ -72,17 +72,29 @@ fn called(sql: &str) -> BTreeSet<String> {
     names
 }
 
-/// Asserts that this is a body of a function, and that it depends on nothing foreign.
-async fn is_safe(client: &Client, name: &str, arguments: &str, returns: &str, body: &str, own: &[u32]) {
+/// Returns why this is no body of a function, or what foreign it depends on.
+async fn fault(client: &Client, name: &str, arguments: &str, returns: &str, body: &str, own: &[u32]) -> Option<String> {
     let create =
         format!("create function probe({arguments}) returns {returns} language sql begin atomic\n{body};\nend");
     client.batch_execute("savepoint probe").await.unwrap();
-    if let Err(error) = client.batch_execute(&create).await {
-        panic!("{name} is read in another way: {:?}\n{body}", error.as_db_error());
-    }
-    let foreign: Vec<String> = client.query(FOREIGN, &[&own]).await.unwrap().iter().map(|row| row.get(0)).collect();
-    assert!(foreign.is_empty(), "{name} calls what others can put in the way: {foreign:?}\n{body}");
+    let fault = match client.batch_execute(&create).await {
+        Err(error) => {
+            let error = error.as_db_error().unwrap();
+            let at = match error.position() {
+                Some(tokio_postgres::error::ErrorPosition::Original(at)) => *at as usize,
+                _ => 0,
+            };
+            let near: String = create.chars().skip(at.saturating_sub(60)).take(120).collect();
+            Some(format!("{name} is read in another way: {} near {near:?}", error.message()))
+        }
+        Ok(()) => {
+            let foreign = client.query(FOREIGN, &[&own]).await.unwrap();
+            let foreign: Vec<String> = foreign.iter().map(|row| row.get(0)).collect();
+            (!foreign.is_empty()).then(|| format!("{name} calls what others can put in the way: {foreign:?}"))
+        }
+    };
     client.batch_execute("rollback to probe").await.unwrap();
+    fault
 }
 
 /// The body of a function in standard SQL is read when the function is created, and the server records what it depends on, but for its own functions.
@@ -109,17 +121,19 @@ async fn each_statement_means_the_same_whatever_the_search_path_is() {
     client.batch_execute("begin").await.unwrap();
     client.batch_execute(OPERATORS).await.unwrap();
     client.batch_execute(&FUNCTIONS.replace("NAMES", &names)).await.unwrap();
+    let mut faults = Vec::new();
     for (name, sql, types) in &statements {
-        is_safe(&client, name, &types.join(", "), "void", sql, &own).await;
+        faults.extend(fault(&client, name, &types.join(", "), "void", sql, &own).await);
     }
     for row in functions {
         let [name, arguments, returns, body, language]: [String; 5] = std::array::from_fn(|column| row.get(column));
         match language.as_str() {
-            "sql" => is_safe(&client, &name, &arguments, &returns, body.trim(), &own).await,
+            "sql" => faults.extend(fault(&client, &name, &arguments, &returns, body.trim(), &own).await),
             // They compare numbers, and are called with each claim: a path costs more than what they do.
             _ => assert!(["hold_node", "refuse_node"].contains(&name.as_str()), "{name} has no search path of its own"),
         }
     }
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 /// Those of the operators and functions with which it was possible.

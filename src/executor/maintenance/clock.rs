@@ -42,7 +42,11 @@ impl ClockWatch {
         let span = |from: Instant, to: Instant| SignedDuration::try_from(to.saturating_duration_since(from)).ok();
         let (least, most) = (span(before.answered, now.asked)?, span(before.asked, now.answered)?);
         let passed = now.clock.duration_since(before.clock);
-        let step = if passed > most { passed.checked_sub(most)? } else { passed.checked_sub(least)?.min(SignedDuration::ZERO) };
+        let step = if passed > most {
+            passed.checked_sub(most)?
+        } else {
+            passed.checked_sub(least)?.min(SignedDuration::ZERO)
+        };
         (step.abs() > STEP).then_some(step)
     }
 }
@@ -130,7 +134,9 @@ mod tests {
         // A lock held it up: the clock was read at the start, or at the end.
         for read in [10, 70] {
             let mut watched = Watched::new();
-            for (asked, answered, clock) in [(0, 0, 0), (10, 70, read), (71, 71, 71), (72, 132, 72), (133, 193, 193), (194, 194, 194)] {
+            for (asked, answered, clock) in
+                [(0, 0, 0), (10, 70, read), (71, 71, 71), (72, 132, 72), (133, 193, 193), (194, 194, 194)]
+            {
                 assert_eq!(watched.look(asked, answered, clock), None, "asked at {asked}, read at {read}");
             }
         }
