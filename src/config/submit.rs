@@ -114,7 +114,6 @@ impl SubmitRule {
         let values = [Some(kind), Some(queue), tenant, group, limit_key, unique_key];
         for (List { name, patterns, otherwise }, value) in self.lists().into_iter().zip(values) {
             match (patterns, value, otherwise) {
-                (None, _, Otherwise::All) | (_, None, Otherwise::None) => {}
                 (None, Some(value), Otherwise::None) => {
                     return Err(format!("it has no `{name}`, so it does not allow {value:?}"));
                 }
@@ -122,7 +121,7 @@ impl SubmitRule {
                 (Some(patterns), Some(value), _) if !allows(patterns, value) => {
                     return Err(format!("`{name}` does not allow {value:?}"));
                 }
-                (Some(_), Some(_), _) => {}
+                _ => {}
             }
         }
         let highest = self.max_priority.unwrap_or(USUAL_PRIORITY);

@@ -172,7 +172,7 @@ pub(crate) async fn a_group_keeps_its_order<W: World>(db: &W) {
     }
     context.commit().await.unwrap();
     db.drained().await;
-    assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..10));
+    assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
     assert_eq!(program.in_vain(), 2);
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

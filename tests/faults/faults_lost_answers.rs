@@ -74,7 +74,7 @@ async fn start(messages: &MessageServices, runs: &Runs) -> CommandExecutor {
         .kind_options("plain", at_once())
         .kind_options("counted", at_once());
     for queue in 0..QUEUES {
-        builder = builder.queue(&format!("q{queue}"), 4);
+        builder = builder.queue(format!("q{queue}"), 4);
     }
     for (kind, takes) in [("plain", 150), ("counted", 20)] {
         let runs = runs.clone();
@@ -119,7 +119,7 @@ async fn nothing_starts_twice_while_its_node_lives() {
                 n if n < GROUPS + 4 => NewJob::json("counted", &()),
                 _ => NewJob::json("plain", &()),
             };
-            cx.send(job.queue(&format!("q{}", chance.below(QUEUES)))).unwrap();
+            cx.send(job.queue(format!("q{}", chance.below(QUEUES)))).unwrap();
             sent += 1;
         }
         cx.commit().await.unwrap();

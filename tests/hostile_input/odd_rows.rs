@@ -154,7 +154,7 @@ async fn write_all(client: &Client, schema: &str) -> (usize, BTreeMap<Uuid, Stri
                     );
                     match client.query_one(&insert, &[]).await {
                         Ok(row) => {
-                            drop(written.insert(row.get(0), format!("{table}.{column} = {value:.60} ({place:?})")))
+                            drop(written.insert(row.get(0), format!("{table}.{column} = {value:.60} ({place:?})")));
                         }
                         Err(error) => {
                             assert!(error.as_db_error().is_some(), "{insert:.200}: {error}");
@@ -211,8 +211,8 @@ async fn work(store: &Jobs, node: NodeId) -> Done {
         };
         note("promote", store.promote_due(1000).await.map(|promoted| promoted.jobs));
         note("expire", store.expire_jobs(500).await.map(|expired| expired.jobs));
-        note("release lost", store.release_lost(500, None).await.map(|released| released.total()));
-        note("expire external", store.expire_external(500).await.map(|released| released.total()));
+        note("release lost", store.release_lost(500, None).await.map(jobwright::store::Released::total));
+        note("expire external", store.expire_external(500).await.map(jobwright::store::Released::total));
         let request =
             jobwright::store::engine::AdmitRequest { limit: 500, queues: &queues, kinds: None, counting: false };
         note("admit", store.admit(&request).await.map(|admitted| admitted.jobs + u64::from(admitted.more)));

@@ -13,7 +13,7 @@ fn unread() -> (Sandbox, std::process::Child) {
     let sandbox = Sandbox::sqlite();
     // Nothing listens there.
     sandbox.configure("[handlers.t]\nurl = \"http://127.0.0.1:1/\"\n");
-    let lines: String = (0..JOBS).map(|n| format!("{n}\n")).collect();
+    let lines: String = (0..JOBS).map(|n| n.to_string() + "\n").collect();
     sandbox.run_with(&["send", "t", "--lines", "--max-attempts", "1"], lines.as_bytes()).success();
     let mut command = sandbox.command(&["worker"]);
     let worker = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

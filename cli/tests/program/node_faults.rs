@@ -23,7 +23,7 @@ fn install(sandbox: &Sandbox, text: &str, mode: u32) -> PathBuf {
 
 /// Sends this many jobs that a single failed attempt makes dead letters.
 fn send(sandbox: &Sandbox, count: usize) {
-    let lines: String = (0..count).map(|n| format!("{n}\n")).collect();
+    let lines: String = (0..count).map(|n| n.to_string() + "\n").collect();
     sandbox.run_with(&["send", "t", "--lines", "--max-attempts", "1"], lines.as_bytes()).success();
 }
 
@@ -133,7 +133,7 @@ fn headers_of_any_size_do_not_keep_a_program_from_starting() {
     let database = rusqlite::Connection::open(sandbox.file("jobs.db")).unwrap();
     let run = |headers: &[(String, String)]| {
         sandbox.send(&["t", "1", "--max-attempts", "1"]);
-        let headers = serde_json::Value::from_iter(headers.iter().cloned()).to_string();
+        let headers = headers.iter().cloned().collect::<serde_json::Value>().to_string();
         assert_eq!(database.execute("update jobwright_job set headers = ?1", [headers]).unwrap(), 1);
         let Done { code, stdout, stderr } = sandbox.run(&["worker", "--drain"]);
         assert_eq!(code, Some(0), "{stderr}");

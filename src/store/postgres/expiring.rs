@@ -31,7 +31,7 @@ pub(super) async fn expire_jobs(shared: &Arc<Shared>, limit: usize) -> Result<Ex
 /// Makes dead letters of expired jobs of which some made the whole statement fail: those are cut to what fits.
 async fn expire_in_halves(shared: &Arc<Shared>, limit: i64, error: Error) -> Result<Expired> {
     let rows = shared.engine("look for expired jobs", &shared.sql.expired, &[&limit]).await?;
-    let is_timer = |row: &&Row| matches!(rows::get::<bool>(*row, "is_timer"), Ok(true));
+    let is_timer = |row: &&Row| matches!(rows::get::<bool>(row, "is_timer"), Ok(true));
     let (timers, waiting): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(is_timer);
     let waiting = waiting.into_iter().map(Found::read).collect::<Result<Vec<_>>>()?;
     let timers = timers.into_iter().map(IdleTimer::read).collect::<Result<Vec<_>>>()?;

@@ -13,7 +13,7 @@ fn breaker() -> (Breakers, Arc<Breaker>) {
 /// Lets jobs through as soon as the pause is over. Returns the pause.
 fn resume(breakers: &Breakers, now: &mut Instant) -> Duration {
     let until = breakers.next_due().expect("it is open");
-    assert!(breakers.due(until - Duration::from_millis(1)).is_empty());
+    assert!(breakers.due(until.checked_sub(Duration::from_millis(1)).unwrap()).is_empty());
     let due = breakers.due(until);
     assert_eq!(due.len(), 1);
     due[0].resume(until);
@@ -35,7 +35,7 @@ fn pauses_grow_to_a_bound_and_begin_again_after_a_job_that_runs() {
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     // It began before the trouble was over, so it says nothing.
-    breaker.ran(JobId::new(), now - Duration::from_millis(1));
+    breaker.ran(JobId::new(), now.checked_sub(Duration::from_millis(1)).unwrap());
     breaker.refuse(JobId::new(), WHY, now);
     assert_eq!(resume(&breakers, &mut now).as_secs(), 60);
     breaker.ran(JobId::new(), now);

@@ -11,7 +11,7 @@ dead_lettered as (
                'detail', nullif(concat_ws('; ',
                    case when octet_length(kind) > 100 then 'the kind was ' || left(kind, 300) end,
                    case when octet_length(queue) > 100 then 'the queue was ' || left(queue, 300) end,
-                   case when not isfinite(created_at) then 'it was sent at ' || created_at end,
+                   case when not isfinite(created_at) then 'it was sent at '::text || created_at::text end,
                    case when fit is distinct from options and pg_column_size(options) <= 4096 then 'the options were ' || left(options::text, 1000) end
                ), ''))),
            fit
