@@ -20,7 +20,7 @@ pub struct Migration {
     /// The SQL, with `{schema}` in place of the schema's name.
     ///
     /// A transaction changes one table that others use, because it would hold the lock of the first while it waits for the next. A change of
-    /// several tables has several steps, with the line [`NEXT_STEP`] between them, and each is a transaction of its own. An interrupted change
+    /// several tables has several steps, with the line `-- ==== next transaction ====` between them, and each is a transaction of its own. An interrupted change
     /// begins again with its first step, so each step finds out whether it was made before.
     pub sql: &'static str,
     /// A statement that fills in existing rows after `sql` was committed. It changes a limited number of rows, and runs in transactions of
