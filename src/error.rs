@@ -169,7 +169,7 @@ impl Error {
         self
     }
 
-    /// Whether the database refuses every statement of this sort, until somebody changes something there.
+    /// Whether the database refuses every statement of this sort, until something changes there.
     pub(crate) fn refuses_all(&self) -> bool {
         self.0.refuses_all
     }

@@ -15,4 +15,4 @@ grant update on {schema}.admission to {role};
 grant update, delete on {schema}.node to {role};
 -- If history is kept.
 grant insert on {schema}.history to {role};
-grant execute on function {schema}.node_locks, {schema}.node_is_idle, {schema}.lock_limits, {schema}.wake to {role};
+grant execute on function {schema}.node_locks, {schema}.node_is_idle, {schema}.lock_limits, {schema}.wake, {schema}.is_carriable to {role};

@@ -2,7 +2,7 @@
 grant usage on schema {schema} to {role};
 grant usage on sequence {schema}.job_seq to {role};
 grant insert on {schema}.job, {schema}.timer_job to {role};
-grant execute on function {schema}.send, {schema}.wake to {role};
+grant execute on function {schema}.send, {schema}.wake, {schema}.is_carriable to {role};
 -- Given ids, and delays.
 grant select (id, seq, created_at) on {schema}.job to {role};
 grant select (id, seq, created_at) on {schema}.timer_job to {role};

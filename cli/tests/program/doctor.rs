@@ -173,7 +173,7 @@ fn what_it_advises_about_permits_helps(sandbox: &Sandbox) {
     let [(state, faults)] = &told[..] else { panic!("{told:?}") };
     assert!(state == "warn" && faults.contains("which is gone") && faults.contains("g:forgotten"), "{faults}");
     let advice: Vec<Value> = serde_json::from_str(&doctor(sandbox).code(1).stdout).unwrap();
-    let advice = advice.iter().find(|finding| finding["check"] == "permits").unwrap()["todo"].to_string();
+    let advice = advice.iter().find(|finding| finding["check"] == "permits").unwrap()["do"].to_string();
     assert!(advice.contains("start `jobwright worker`"), "{advice}");
 
     let worker = sandbox.worker(&[]);

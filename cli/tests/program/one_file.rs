@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Done, Sandbox, Worker, jobwright, until};
+use crate::common::{Done, Sandbox, Worker, jobwright, until, without_settings};
 
 /// What lies in a directory, with what is in the files.
 fn inventory(directory: &Path) -> Vec<(String, Vec<u8>)> {
@@ -70,7 +70,7 @@ fn workers_that_name_a_file_differently_know_one_another() {
 /// Runs a command with a file or directory mounted over another. `None`: this user may not mount.
 fn with_mount(sandbox: &Sandbox, from: &str, to: &str, args: &[&str]) -> Option<Done> {
     let script = "mount --bind \"$1\" \"$2\" || exit 99; shift 2; exec \"$@\"";
-    let mut command = Command::new("unshare");
+    let mut command = without_settings(Command::new("unshare"));
     let user: &[&str] = if nix_is_root() { &[] } else { &["--map-root-user"] };
     command
         .args(user)

@@ -97,7 +97,7 @@ pub(crate) async fn in_parts<T, F, A>(
         };
         let mut failed = failed;
         if error.refuses_all() {
-            // No message is to blame, and none is lost: they wait until somebody changes something there.
+            // No message is to blame, and none is lost: they wait until something changes there.
             if !std::mem::replace(&mut told, true) {
                 tracing::warn!(%error, what, "the database refuses whatever comes from the broker; it waits until that is taken");
             }

@@ -156,7 +156,7 @@ pub(super) fn role_changed(error: &PgError) -> bool {
     })
 }
 
-/// Returns whether the server would refuse every other statement of this sort too, whatever values it has, until somebody changes something there.
+/// Returns whether the server would refuse every other statement of this sort too, whatever values it has, until something changes there.
 pub(super) fn refuses_all(error: &PgError) -> bool {
     error.code().is_some_and(|code| {
         // A table without a replica identity that is published, for example.

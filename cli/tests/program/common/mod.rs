@@ -19,7 +19,11 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Returns the binary, without environment variables that could change its behaviour.
 pub(crate) fn jobwright() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_jobwright"));
+    without_settings(Command::new(env!("CARGO_BIN_EXE_jobwright")))
+}
+
+/// Removes these variables from the environment of a command that runs the binary.
+pub(crate) fn without_settings(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("JOBWRIGHT_") || text.to_ascii_lowercase().ends_with("_proxy") {
