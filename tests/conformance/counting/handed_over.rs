@@ -7,6 +7,7 @@ use jobwright::Result;
 
 use super::*;
 use crate::support::eventually;
+use crate::support::postgres::Held;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -21,14 +22,19 @@ async fn changing(store: &Jobs, new: Rule) -> tokio::task::JoinHandle<Result<()>
     task
 }
 
+/// Starts three of twelve jobs under a limit of three, and begins a commit that may start another one.
+async fn three_of_twelve_run<const POOLED: bool>(db: &Pg<POOLED>, store: &Jobs, node: NodeId) -> Held {
+    of_kind(store, 3).await;
+    store.send_all(jobs(12)).await;
+    assert_eq!(taken(store, node, 3, 0).await, 3);
+    db.hold(&format!("select {{schema}}.hold_node({node})")).await
+}
+
 /// The limits of jobs that run are kept while a rule of another sort is put beside theirs.
 pub(crate) async fn what_runs_counts_while_another_rule_is_put<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
-    of_kind(&store, 3).await;
-    store.send_all(jobs(12)).await;
-    assert_eq!(taken(&store, node, 3, 0).await, 3);
-    let commit = db.hold(&format!("select {{schema}}.hold_node({node})")).await;
+    let commit = three_of_twelve_run(db, &store, node).await;
     let change = changing(&store, Rule::new(Scope::Tenant, "*").running(50)).await;
     assert_eq!(round(&store).await, 0, "three run under a limit of three");
     assert_eq!(taken(&store, node, 3, 3).await, 0);
@@ -43,10 +49,7 @@ pub(crate) async fn what_runs_counts_while_another_rule_is_put<const POOLED: boo
 pub(crate) async fn a_change_left_half_done_is_finished<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
-    of_kind(&store, 3).await;
-    store.send_all(jobs(12)).await;
-    assert_eq!(taken(&store, node, 3, 0).await, 3);
-    let commit = db.hold(&format!("select {{schema}}.hold_node({node})")).await;
+    let commit = three_of_twelve_run(db, &store, node).await;
     changing(&store, Rule::new(Scope::Tenant, "*").running(50)).await.abort();
     let unfinished = async || {
         let request = AdmitRequest { limit: 100, queues: &[], kinds: None, counting: true };

@@ -16,16 +16,13 @@ pub(super) async fn check(messages: &Messages, config: &DatabaseConfig) -> Findi
     if config.pgbouncer {
         return Finding::ok(CHECK, "those of the pooler (`database.pgbouncer`); its own settings say how many");
     }
-    let asked =
-        tokio::time::timeout(config.call_timeout, ask(messages, include_str!("sql/connections.sql"), &[])).await;
-    let rows = match asked.unwrap_or_else(|_| Err("the server does not answer".to_owned())) {
+    let rows = match ask(messages, config, include_str!("sql/connections.sql"), &[]).await {
         Ok(rows) => rows,
         Err(why) => return refused(CHECK, &why),
     };
     // Not every role may read the nodes. Then this counts for one.
     let nodes = format!("select count(*)::int4 from \"{}\".node where dead_at is null", config.schema);
-    // The table may be locked, and then its other checks say so.
-    let nodes = tokio::time::timeout(config.call_timeout, ask(messages, &nodes, &[])).await.ok().and_then(Result::ok);
+    let nodes = ask(messages, config, &nodes, &[]).await.ok();
     let nodes = nodes.and_then(|rows| rows.first()?.try_get::<_, i32>(0).ok()).map_or(1, |nodes| nodes.max(1) as usize);
     compared(rows.first().map(limits).unwrap_or_default(), config.max_connections + OTHERS, nodes)
 }

@@ -40,14 +40,14 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>) -> Vec<
     let complete = schema.state != super::State::Fail;
     match settings.database.backend() {
         Ok(Backend::Postgres(_)) => {
-            findings.extend(with_slow_notice(settings, postgres::server(&messages, purpose)).await);
+            findings.extend(with_slow_notice(settings, postgres::server(&messages, &settings.database, purpose)).await);
             findings.push(postgres::primaries(&settings.database).await);
         }
         _ => findings.extend(sqlite::check(&messages).await),
     }
     findings.push(schema);
     if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
-        findings.push(with_slow_notice(settings, postgres::publications(&messages, &settings.database.schema)).await);
+        findings.push(with_slow_notice(settings, postgres::publications(&messages, &settings.database)).await);
     }
     if complete {
         if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {

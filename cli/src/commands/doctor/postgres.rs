@@ -17,9 +17,9 @@ const CLOCKS: f64 = 2.0;
 const OLDEST_VERSION: i32 = 130_000;
 
 /// Checks version, role, clock and old transactions.
-pub(super) async fn server(messages: &Messages, purpose: Option<Purpose>) -> Vec<Finding> {
+pub(super) async fn server(messages: &Messages, config: &DatabaseConfig, purpose: Option<Purpose>) -> Vec<Finding> {
     let asked = Instant::now();
-    let rows = ask(messages, include_str!("sql/server.sql"), &[]).await;
+    let rows = ask(messages, config, include_str!("sql/server.sql"), &[]).await;
     let host = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let told = rows.and_then(|rows| {
         let row = rows.first().ok_or("the server returned no row")?;
@@ -29,11 +29,11 @@ pub(super) async fn server(messages: &Messages, purpose: Option<Purpose>) -> Vec
         Ok(findings) => findings,
         Err(why) => vec![refused("database version", &why)],
     };
-    findings.push(match ask(messages, include_str!("sql/oldest_transaction.sql"), &[]).await {
+    findings.push(match ask(messages, config, include_str!("sql/oldest_transaction.sql"), &[]).await {
         Ok(rows) => rows.first().map_or_else(|| Finding::ok(OLDEST, "none"), |row| oldest(row, purpose)),
         Err(why) => refused(OLDEST, &why),
     });
-    findings.extend(open_path(messages).await);
+    findings.extend(open_path(messages, config).await);
     findings
 }
 
@@ -133,9 +133,9 @@ fn oldest(row: &Row, purpose: Option<Purpose>) -> Finding {
 }
 
 /// Checks whether others may put functions and operators into a schema where this role's statements would find them.
-async fn open_path(messages: &Messages) -> Vec<Finding> {
+async fn open_path(messages: &Messages, config: &DatabaseConfig) -> Vec<Finding> {
     const CHECK: &str = "search path";
-    let rows = match ask(messages, include_str!("sql/search_path.sql"), &[]).await {
+    let rows = match ask(messages, config, include_str!("sql/search_path.sql"), &[]).await {
         Ok(rows) => rows,
         Err(why) => return vec![refused(CHECK, &why)],
     };
@@ -155,9 +155,9 @@ async fn open_path(messages: &Messages) -> Vec<Finding> {
 }
 
 /// Checks whether logical decoding can follow each table that a publication covers.
-pub(super) async fn publications(messages: &Messages, schema: &str) -> Finding {
+pub(super) async fn publications(messages: &Messages, config: &DatabaseConfig) -> Finding {
     const CHECK: &str = "publications";
-    let rows = match ask(messages, include_str!("sql/publications.sql"), &[&schema]).await {
+    let rows = match ask(messages, config, include_str!("sql/publications.sql"), &[&config.schema]).await {
         Ok(rows) => rows,
         Err(why) => return refused(CHECK, &why),
     };
@@ -175,8 +175,20 @@ pub(super) async fn publications(messages: &Messages, schema: &str) -> Finding {
     )
 }
 
-/// Queries in a transaction of the library, so that TLS, deadlines and poolers are the same as in use. Keeps nothing.
-pub(super) async fn ask(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, String> {
+/// Queries within the deadline of a call: a table, or a catalogue, may be locked. Keeps nothing.
+pub(super) async fn ask(
+    messages: &Messages,
+    config: &DatabaseConfig,
+    sql: &str,
+    values: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, String> {
+    let limit = config.call_timeout;
+    let answer = tokio::time::timeout(limit, queried(messages, sql, values)).await;
+    answer.unwrap_or_else(|_| Err(format!("no answer came within {limit:?}; another session may hold a lock")))
+}
+
+/// Queries in a transaction of the library, so that TLS and poolers are the same as in use.
+async fn queried(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, String> {
     let mut context = messages.begin();
     let rows = match context.transaction().await.map_err(|error| error.to_string())? {
         AnyTransaction::Postgres(transaction) => {

@@ -1,5 +1,7 @@
 //! Checks what this role may do with the tables and functions.
 
+use tokio_postgres::types::ToSql;
+
 use super::Finding;
 use super::database::Messages;
 use super::postgres::{ask, refused};
@@ -60,8 +62,8 @@ async fn lacks(settings: &Settings, messages: &Messages, purpose: Purpose) -> Re
     let (kinds, objects) = (texts(|right| right.kind), texts(|right| &right.object));
     let (privileges, columns) =
         (texts(|right| &right.privilege), rights.iter().map(|right| right.column.as_deref()).collect::<Vec<_>>());
-    let rows =
-        ask(messages, include_str!("sql/rights.sql"), &[schema, &kinds, &objects, &privileges, &columns]).await?;
+    let values: &[&(dyn ToSql + Sync)] = &[schema, &kinds, &objects, &privileges, &columns];
+    let rows = ask(messages, &settings.database, include_str!("sql/rights.sql"), values).await?;
     Ok(rows.iter().filter_map(|row| row.try_get("lacks").ok()).collect())
 }
 
