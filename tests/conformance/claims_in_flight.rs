@@ -146,13 +146,19 @@ pub(crate) async fn a_node_retires_after_its_commit_that_hands_over<const POOLED
     retires_after_it(db, Way::BornOwned).await;
 }
 
-/// The statement begins while the node lives, and locks the node when that is dead and forgotten: its own snapshot still shows it.
+/// The statement begins while the node lives, and locks the node when that is dead and forgotten: its own snapshot still shows it alive.
 pub(crate) async fn a_claim_that_meets_the_death_of_its_node_sees_it<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     let id = store.send(job()).await;
-    // A monitor holds this lock briefly, and so does one that retires the node.
-    let monitor = db.hold(&format!("select pg_advisory_xact_lock({{schema}}.node_locks(), {node})")).await;
+    // A monitor that forgets the node, while the lock of the node is not to be had either.
+    let monitor = db
+        .hold(&format!(
+            "select pg_advisory_xact_lock({{schema}}.node_locks(), {node});
+             update {{schema}}.node set dead_at = clock_timestamp() where id = {node};
+             delete from {{schema}}.node where id = {node}"
+        ))
+        .await;
     let claiming = tokio::spawn({
         let store = store.clone();
         async move { store.claim_delivered(node, claim_number(), &[Fence::new(id, 0)], None).await }
@@ -162,9 +168,6 @@ pub(crate) async fn a_claim_that_meets_the_death_of_its_node_sees_it<const POOLE
         async move { store.take(node, 1).await.len() }
     });
     eventually(SOON, async || monitor.waiting().await == 2).await;
-    store.declare(node).await;
-    // As a monitor that held the lock itself would.
-    db.raw(&format!("delete from {{schema}}.node where id = {node}")).await;
     monitor.commit().await;
     let error = timeout(SOON, claiming).await.expect("it waits for ever").unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LeaseLost, "{error}");

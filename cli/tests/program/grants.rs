@@ -38,12 +38,18 @@ impl Roles {
         &self.names.iter().find(|(known, _)| *known == role).unwrap().1
     }
 
-    pub(crate) fn command(&self, role: &str, arguments: &[&str]) -> Command {
-        let name = self.name(role);
+    /// Returns the URL of a role whose password is `secret`.
+    #[allow(clippy::unused_self, reason = "the role belongs to this test")]
+    fn url(&self, name: &str) -> String {
         let url = std::env::var("DATABASE_URL").unwrap();
         let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
+        format!("postgres://{name}:secret@{host}")
+    }
+
+    pub(crate) fn command(&self, role: &str, arguments: &[&str]) -> Command {
+        let name = self.name(role);
         let mut command = self.sandbox.command(arguments);
-        command.env("DATABASE_URL", format!("postgres://{name}:secret@{host}"));
+        command.env("DATABASE_URL", self.url(name));
         command
     }
 
@@ -243,6 +249,74 @@ fn a_reader_can_not_use_the_functions_of_triggers() {
         let why = attack(function, table, event).unwrap_err();
         assert!(why.contains("is for the tables of"), "{function}: {why}");
     }
+}
+
+/// A function that runs with its owner's rights does for its caller what the caller may not do. So none is for everybody: whoever adds one has to say
+/// who needs it. A reader with `new_ids` could lock any id, and stop all submissions behind one.
+#[test]
+fn functions_with_their_owners_rights_are_granted_one_by_one() {
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.sandbox.schema().unwrap();
+    let stranger = format!("jobwright_stranger_{}", uuid());
+    as_owner(&format!("create role \"{stranger}\"; grant usage on schema {schema} to \"{stranger}\"")).unwrap();
+    let asked = as_owner(&format!(
+        "do $$ declare found text; known integer; begin
+             select string_agg(p.oid::regprocedure::text, ', ') filter (where has_function_privilege('{stranger}', p.oid, 'execute')),
+                    count(*)
+             into found, known
+             from pg_proc p where p.pronamespace = '{schema}'::regnamespace and p.prosecdef;
+             if found is not null then raise exception 'everybody may execute %', found; end if;
+             if known < 6 then raise exception 'only % such functions were found', known; end if;
+         end $$"
+    ));
+    let dropped = as_owner(&format!("drop owned by \"{stranger}\"; drop role \"{stranger}\""));
+    asked.unwrap();
+    dropped.unwrap();
+    // Those that need it have it, by the document.
+    for (_, name) in &roles.names[..2] {
+        as_owner(&format!("set role \"{name}\"; select * from {schema}.new_ids(array[gen_random_uuid()])")).unwrap();
+    }
+}
+
+/// `pg_locks` shows everybody the key of the lock that a claim takes on its node.
+#[test]
+fn a_stranger_keeps_no_dead_node() {
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.sandbox.schema().unwrap();
+    let (stranger, executor) = (format!("jobwright_stranger_{}", uuid()), &roles.names[1].1);
+    as_owner(&format!(
+        "create role \"{stranger}\" login password 'secret';
+         insert into {schema}.node (id, name, host, pid, lease, expires_at, dead_at) values (7, 'n', 'h', 1, '1 s', now(), now())"
+    ))
+    .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let lock = |role: &str, kind: &str| {
+        let url = roles.url(role);
+        let lock = format!("select pg_advisory_lock{kind}(hashtext('\"{schema}\".node'), 7)");
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(&lock).await.unwrap();
+            client
+        })
+    };
+    let idle = |is_idle: bool| {
+        as_owner(&format!(
+            "do $$ begin if {schema}.node_is_idle(7) <> {is_idle} then raise exception 'not {is_idle}'; end if; end $$"
+        ))
+    };
+    idle(true).unwrap();
+    let theirs = [lock(&stranger, "_shared"), lock(&stranger, "_shared")];
+    idle(true).unwrap();
+    let claim = lock(executor, "_shared");
+    idle(false).unwrap();
+    drop(claim);
+    until("the claim to end", || idle(true).is_ok());
+    drop(theirs);
+    let alone = lock(&stranger, "");
+    idle(true).unwrap();
+    drop(alone);
+    until("the stranger to leave", || as_owner(&format!("drop role \"{stranger}\"")).is_ok());
 }
 
 /// A role that can read the key may report as any external worker, on jobs that it sees in the database.

@@ -1,6 +1,7 @@
 //! Migrates the schema to the version of this build.
 
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio_postgres::Error as PgError;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::client::ConnectionLease;
+use super::client::{ConnectionLease, LONG};
 use super::connect::Conn;
 use super::error::ErrorContext;
 use super::rows;
@@ -84,6 +85,27 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0009_kinds_left_alone.sql"),
         backfill: None,
     },
+    Migration {
+        version: 10,
+        name: "new_ids",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0010_new_ids.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 11,
+        name: "hold_node",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0011_hold_node.sql"),
+        backfill: None,
+    },
+    Migration {
+        version: 12,
+        name: "limit_lock",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0012_limit_lock.sql"),
+        backfill: None,
+    },
 ];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large
@@ -133,8 +155,9 @@ const APPLIED: &str =
 ///
 /// Waiting for an advisory lock does not refresh the session's catalog cache, so `create schema if not exists` could still miss a new
 /// schema. Locking a table does refresh the cache: hence the query on `pg_namespace`.
+/// Any role may hold that lock, so whoever waits for it says who has it.
 const LOCK: &str = "\
-select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0));
+/* jobwright migrate */ select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0));
 select from pg_catalog.pg_namespace limit 0";
 
 /// Returns the same steps as a script, for a database without the schema.
@@ -289,7 +312,7 @@ async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], made: Made, 
 }
 
 /// Does the same, up to its commit.
-async fn change(shared: &Shared, conn: &Conn, migrations: &[Migration], made: Made, end: Instant) -> Result<Tried> {
+async fn change(shared: &Arc<Shared>, conn: &Conn, migrations: &[Migration], made: Made, end: Instant) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let schema = &shared.config.schema;
     let run = async |sql: &str| conn.batch_execute(&render(sql, schema)).await.map_err(|error| context.explain(error));
@@ -300,7 +323,15 @@ async fn change(shared: &Shared, conn: &Conn, migrations: &[Migration], made: Ma
         left(end)
     );
     run(&begin).await?;
-    run(LOCK).await?;
+    let mut locked = pin!(run(LOCK));
+    let soon = timeout(LONG, &mut locked).await;
+    match soon {
+        Ok(locked) => locked?,
+        Err(_) => {
+            shared.tell_holder("migrate");
+            locked.await?;
+        }
+    }
     run(LEDGER).await?;
     let found = conn.query_typed(&render(APPLIED, schema), &[]).await;
     let found = applied(&found.map_err(|error| explain_ledger(error, context))?)?;

@@ -12,9 +12,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "claims-count-without-a-lock",
-        "migrations/postgres/0001_schema.sql",
-        "        perform pg_advisory_xact_lock(lock);\n",
-        "        null;\n",
+        "migrations/postgres/0011_limit_lock.sql",
+        "where k.lock = wanted for update;",
+        "where k.lock = wanted;",
         "test(=conformance::postgres::counting::many_claims_at_once)",
     ),
     of(
