@@ -11,6 +11,7 @@ grant select (id), insert on {schema}.dead_letter_job to {role};
 grant select (id) on {schema}.suspended_job to {role};
 grant select on {schema}.rule to {role};
 grant select, insert, update, delete on {schema}.permit, {schema}.usage, {schema}.unblock, {schema}.rate_log, {schema}.terminating_handler to {role};
+grant select, insert, update on {schema}.limit_lock to {role};
 grant select, update on {schema}.admission to {role};
 grant select, insert, update, delete on {schema}.history, {schema}.result, {schema}.progress to {role};
 -- What its statements call. Some of these functions run with the rights of the schema's owner.

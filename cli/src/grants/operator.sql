@@ -11,6 +11,7 @@ grant insert on {schema}.unblock to {role};
 grant insert, delete on {schema}.permit to {role};
 grant delete on {schema}.usage to {role};
 grant insert, delete on {schema}.terminating_handler to {role};
+grant insert, update on {schema}.limit_lock to {role};
 grant update on {schema}.admission to {role};
 grant update, delete on {schema}.node to {role};
 -- If history is kept.
