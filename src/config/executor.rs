@@ -28,6 +28,10 @@ pub struct ExecutorConfig {
     /// How long a handler may go on after its job was cancelled, to clean up, before it is dropped. 0 to 1 h; default 5 s.
     #[serde(deserialize_with = "duration")]
     pub cancel_grace: Duration,
+    /// How long the runtime of the process may run no task, because handlers block its threads, until the node gives up its lease, so that others
+    /// take its jobs. A time shorter than the lease means the lease. 0 = never; default 5 min.
+    #[serde(deserialize_with = "duration")]
+    pub stall_timeout: Duration,
     /// Longest time between two polls of the tables when nothing wakes the executor. 10 ms or more; default 5 s.
     #[serde(deserialize_with = "duration")]
     pub poll_interval: Duration,
@@ -46,6 +50,7 @@ impl Default for ExecutorConfig {
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(300),
             poll_interval: Duration::from_secs(5),
             conflict_retries: 3,
             quarantine_after: 3,
@@ -54,6 +59,11 @@ impl Default for ExecutorConfig {
 }
 
 impl ExecutorConfig {
+    /// Returns how long the runtime may run no task. `None`: for ever.
+    pub(crate) fn stall_limit(&self) -> Option<Duration> {
+        (!self.stall_timeout.is_zero()).then(|| self.stall_timeout.max(self.lease))
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         if self.lease < Duration::from_secs(1) || self.lease > Duration::from_secs(24 * 3600) {
             return Err(Error::config(format!("executor.lease is {:?}; use 1s to 24h", self.lease)));

@@ -139,6 +139,14 @@ impl ExecutorConfig {
         self
     }
 
+    /// How long the runtime of the process may run no task, because handlers block its threads, until the node gives up its lease, so that others
+    /// take its jobs. A time shorter than the lease means the lease. 0 = never; default 5 min.
+    #[must_use]
+    pub fn stall_timeout(mut self, stall_timeout: Duration) -> Self {
+        self.stall_timeout = stall_timeout;
+        self
+    }
+
     /// Longest time between two polls of the tables when nothing wakes the executor. 10 ms or more; default 5 s.
     #[must_use]
     pub fn poll_interval(mut self, poll_interval: Duration) -> Self {

@@ -352,6 +352,7 @@ impl<S: Store> ExecutorBuilder<S> {
             }
             _ => {}
         }
+        let stall_timeout = config.stall_limit();
         let host = host_name();
         let pid = std::process::id();
         let node =
@@ -359,6 +360,7 @@ impl<S: Store> ExecutorBuilder<S> {
         Ok(Settings {
             call_timeout: messages.shared.call_timeout,
             cancel_grace: config.cancel_grace,
+            stall_timeout,
             messages,
             registry: Arc::new(registry),
             breakers: Arc::new(breakers),

@@ -1,7 +1,7 @@
 //! What costs a node its lease, and what does not.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
@@ -153,6 +153,49 @@ async fn blocked_threads_do_not_cost_the_lease() {
     let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
     assert_eq!((stats.leases_lost, stats.refused, stats.done), (0, 0, 4));
     drop(watcher);
+}
+
+/// A handler blocks the only thread of a node for ever. The lease would be renewed for ever too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runtime_that_stands_still_gives_up_the_lease() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let config = db.config();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (started, starts) = std::sync::mpsc::channel();
+    let released = Mutex::new(released);
+    let stuck = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let messages = MessageServices::postgres(&config).await.unwrap();
+            let executor = CommandExecutor::builder(messages)
+                .config(quick().stall_timeout(Duration::from_secs(3)))
+                .handle("stuck", move |_| {
+                    started.send(()).unwrap();
+                    // A dropped sender ends it.
+                    let _ = released.lock().unwrap().recv();
+                    async { Ok(Outcome::Done) }
+                })
+                .start()
+                .await
+                .unwrap();
+            eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
+            executor.shutdown(Duration::from_secs(5)).await.unwrap()
+        })
+    });
+    let messages = db.messages().await;
+    messages.send(NewJob::json("stuck", &1)).await.unwrap();
+    tokio::task::spawn_blocking(move || starts.recv().unwrap()).await.unwrap();
+    let rescuer = CommandExecutor::builder(messages)
+        .config(quick())
+        .handle("stuck", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    eventually(PATIENCE, async || rescuer.stats().done == 1).await;
+    drop(release);
+    let stats = tokio::task::spawn_blocking(move || stuck.join().unwrap()).await.unwrap();
+    assert_eq!((stats.leases_lost, stats.done), (1, 0), "its outcome was accepted");
+    rescuer.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
 /// Creates a database on a server of its own, and a role that may have this many connections. The configuration is that role's.

@@ -103,6 +103,7 @@ pub(super) const SECTIONS: &[Section] = &[
             ("lease", Kind::Duration),
             ("grace", Kind::Duration),
             ("cancel_grace", Kind::Duration),
+            ("stall_timeout", Kind::Duration),
             ("poll_interval", Kind::Duration),
             ("conflict_retries", Kind::Number),
             ("quarantine_after", Kind::Number),

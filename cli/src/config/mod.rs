@@ -195,6 +195,7 @@ impl Settings {
             ("executor", "lease", Value::Duration(lease)) => executor.lease = lease,
             ("executor", "grace", Value::Duration(grace)) => executor.grace = grace,
             ("executor", "cancel_grace", Value::Duration(grace)) => executor.cancel_grace = grace,
+            ("executor", "stall_timeout", Value::Duration(limit)) => executor.stall_timeout = limit,
             ("executor", "poll_interval", Value::Duration(interval)) => executor.poll_interval = interval,
             ("executor", "conflict_retries", Value::Number(n)) => executor.conflict_retries = times(n)?,
             ("executor", "quarantine_after", Value::Number(n)) => executor.quarantine_after = times(n)?,

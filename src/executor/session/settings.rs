@@ -29,6 +29,8 @@ pub(crate) struct Settings<S: Store> {
     pub(crate) quarantine: Option<NonZeroU32>,
     pub(crate) call_timeout: Duration,
     pub(crate) cancel_grace: Duration,
+    /// How long the runtime may run no task until the node gives up its lease.
+    pub(crate) stall_timeout: Option<Duration>,
     pub(crate) counters: Arc<Counters>,
     /// How long a stop waits for handlers. The caller of the stop may override it.
     pub(crate) grace: Mutex<Duration>,

@@ -14,11 +14,14 @@ use crate::executor::node::in_flight::InFlight;
 use crate::job::NodeId;
 use crate::store::{Leases, Outage, ServerIdentity};
 
+mod liveness;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::liveness::Liveness;
+
 /// Renews a node's lease, on its own thread, runtime and connections: a handler that blocks the application's runtime, or uses up its
-/// connections, must not cost the node its lease.
+/// connections, must not cost the node its lease. Only a runtime that runs no task for minutes does: see [`Liveness`].
 ///
 /// If the lease can't be renewed in time, `lost` is cancelled before the lease ends, so that the node stops its work before others may take
 /// it. Time is measured from before a renewal was sent, which is earlier than the instant from which the database counts.
@@ -43,6 +46,7 @@ impl Heartbeat {
         registered: std::time::Instant,
         server: Option<ServerIdentity>,
         doubts: Arc<InFlight>,
+        liveness: Option<Liveness>,
     ) -> Result<Self> {
         let lost = CancellationToken::new();
         let (stop, stopped) = oneshot::channel();
@@ -59,6 +63,7 @@ impl Heartbeat {
             doubts,
             server,
             proving: Some(proving),
+            liveness,
         };
         let thread = thread::Builder::new()
             .name("jobwright-heartbeat".to_owned())
@@ -177,6 +182,8 @@ struct HeartbeatLoop<R> {
     server: Option<ServerIdentity>,
     /// Notified of the first renewal.
     proving: Option<oneshot::Sender<()>>,
+    /// Asks whether the application's runtime goes on.
+    liveness: Option<Liveness>,
 }
 
 impl<R: Renewal> HeartbeatLoop<R> {
@@ -190,6 +197,10 @@ impl<R: Renewal> HeartbeatLoop<R> {
             }
             if self.left().is_zero() {
                 tracing::error!(node = %self.node, "the lease could not be renewed in time; stopping all work of this node");
+                self.lost.cancel();
+                return;
+            }
+            if self.liveness.as_mut().is_some_and(|liveness| liveness.is_over(self.node, self.lease)) {
                 self.lost.cancel();
                 return;
             }

@@ -17,7 +17,7 @@ use crate::executor::run::group_claimer::claimer;
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
 use crate::executor::supervisor::drain::{Drain, SessionEnd};
-use crate::executor::supervisor::heartbeat::Heartbeat;
+use crate::executor::supervisor::heartbeat::{Heartbeat, Liveness};
 use crate::job::NodeId;
 use crate::store::{Hint, Hints, Leases, Store};
 
@@ -41,8 +41,9 @@ impl<S: Store> NodeSession<S> {
         // Asked at the start and not at the first heartbeat: by then it may be another server.
         let asked = tokio::time::timeout(settings.node.lease / 10, store.identity()).await;
         let server = asked.ok().and_then(Result::ok).flatten();
+        let liveness = Liveness::of(tokio::runtime::Handle::current(), settings.stall_timeout);
         let mut heartbeat =
-            Heartbeat::start(store.clone(), id, settings.node.lease, since, server, node.in_flight.clone())?;
+            Heartbeat::start(store.clone(), id, settings.node.lease, since, server, node.in_flight.clone(), liveness)?;
         started(node.in_flight.clone());
         let proven = tokio::select! {
             proven = heartbeat.proven() => proven,

@@ -52,6 +52,7 @@ async fn the_end_that_a_node_sets_itself_is_no_loss() {
             doubts: Arc::default(),
             server: None,
             proving: None,
+            liveness: None,
         };
         heartbeat.run(stopped).await;
         assert_eq!(lost.is_cancelled(), !leaving);
@@ -73,6 +74,7 @@ async fn beaten(lease: Duration, server: Option<ServerIdentity>, answers: Vec<An
         doubts: doubts.clone(),
         server,
         proving: None,
+        liveness: None,
     };
     heartbeat.run(stopped).await;
     assert!(lost.is_cancelled());
