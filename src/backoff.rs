@@ -9,6 +9,7 @@ use std::time::Duration;
 use backoff::backoff::Backoff as _;
 
 /// Endless exponential delays with jitter: 100 ms, doubling to `max`.
+#[derive(Debug)]
 pub(crate) struct Reconnect(backoff::ExponentialBackoff);
 
 impl Reconnect {

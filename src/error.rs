@@ -27,8 +27,8 @@ pub enum ErrorKind {
     Unreachable,
     /// A deadline passed (`JW-TIMEOUT`). Whether the call took effect is unknown, unless the message says so.
     Timeout,
-    /// No connection became free in time, another writer locked the embedded database, or the server is out of a resource such as disk
-    /// space (`JW-BUSY`). Nothing was kept.
+    /// No connection became free in time, another transaction holds a lock that is needed, another writer locked the embedded database, or
+    /// the server is out of a resource such as disk space (`JW-BUSY`). Nothing was kept.
     Busy,
     /// The server accepts no writes, for example a standby after a failover (`JW-READ-ONLY`).
     ReadOnly,
@@ -105,6 +105,8 @@ struct Inner {
     kept_nothing: bool,
     /// The database would refuse every other statement of this sort too.
     refuses_all: bool,
+    /// Another transaction holds a lock that decides about it.
+    undecided: bool,
 }
 
 /// An error, for people and for programs.
@@ -119,6 +121,7 @@ impl Error {
             already_logged: false,
             kept_nothing: false,
             refuses_all: false,
+            undecided: false,
         }))
     }
 
@@ -129,7 +132,7 @@ impl Error {
 
     /// Copies the error for another caller that it affects.
     pub(crate) fn for_another(&self) -> Self {
-        let Inner { kind, message, source, already_logged, kept_nothing, refuses_all } = &*self.0;
+        let Inner { kind, message, source, already_logged, kept_nothing, refuses_all, undecided } = &*self.0;
         Self(Box::new(Inner {
             kind: *kind,
             message: message.clone(),
@@ -137,6 +140,7 @@ impl Error {
             already_logged: *already_logged,
             kept_nothing: *kept_nothing,
             refuses_all: *refuses_all,
+            undecided: *undecided,
         }))
     }
 
@@ -172,6 +176,17 @@ impl Error {
     /// Whether the database refuses every statement of this sort, until something changes there.
     pub(crate) fn refuses_all(&self) -> bool {
         self.0.refuses_all
+    }
+
+    /// Marks the error as one of a lock that another transaction holds: the call was right, and nobody can say yet how it ends.
+    pub(crate) fn undecided(mut self) -> Self {
+        self.0.undecided = true;
+        self
+    }
+
+    /// Whether another transaction has to end first. The call neither failed nor succeeded, so it counts as no try.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.0.undecided
     }
 
     /// Whether the call may have taken effect although no good answer came.

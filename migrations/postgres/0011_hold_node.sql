@@ -10,11 +10,11 @@ begin
     if node not between 1 and 2147483647 then
         return null;
     end if;
-    if not pg_try_advisory_xact_lock_shared({schema}.node_locks(), node::integer) then
-        if current_setting('transaction_isolation') = 'read committed' then
+    if not pg_catalog.pg_try_advisory_xact_lock_shared({schema}.node_locks(), node::integer) then
+        if pg_catalog.current_setting('transaction_isolation') = 'read committed' then
             perform from {schema}.node n where n.id = hold_node.node for key share;
         else
-            perform pg_advisory_xact_lock_shared({schema}.node_locks(), node::integer);
+            perform pg_catalog.pg_advisory_xact_lock_shared({schema}.node_locks(), node::integer);
         end if;
     end if;
     return (select n.id from {schema}.node n where n.id = hold_node.node and n.dead_at is null);
@@ -26,6 +26,7 @@ $$;
 -- change to, mean nothing. A prepared transaction has no session, and counts.
 create or replace function {schema}.node_is_idle(node bigint) returns boolean
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     if exists (

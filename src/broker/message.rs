@@ -85,7 +85,7 @@ impl Incoming {
 }
 
 /// Names a message to the channel that delivered it. It is meaningless to any other channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// The number of the channel, unique over the life of the program.
     pub generation: u64,

@@ -17,7 +17,7 @@ use crate::executor::node::cancellations::{CancelSignal, Cancellations};
 use crate::executor::node::gathering::Member;
 use crate::executor::node::slots::Slots;
 use crate::executor::outcome::completer::{Completer, Completion};
-use crate::executor::outcome::kept::Kept;
+use crate::executor::outcome::waiting::Waiting;
 use crate::executor::run::batch;
 use crate::executor::run::gather::size;
 use crate::executor::run::worker::{self, AttemptEnd};
@@ -173,15 +173,22 @@ impl<S: Store> ManualExecutor<S> {
         let told: Vec<(Fence, Option<Settlement>)> = completions
             .iter()
             .flat_map(|completion| match completion {
-                Completion::Recorded(_) => Vec::new(),
+                Completion::Recorded(..) => Vec::new(),
                 Completion::Done(fence) => vec![(*fence, None)],
                 Completion::DoneInGroup(ended, _) => ended.iter().map(|fence| (*fence, None)).collect(),
                 Completion::Settled(settlement) => vec![(settlement.fence, Some(settlement.clone()))],
             })
             .collect();
-        // What is kept is not tried again: a test looks at what happened.
-        let accepted = self.completer.write(&mut completions, &mut Kept::default()).await;
-        let accepted: HashSet<JobId> = accepted.into_iter().collect();
+        let mut waiting = Waiting::default();
+        let mut accepted: HashSet<JobId> =
+            self.completer.write(&mut completions, &mut waiting).await.into_iter().collect();
+        // A step ends when its outcomes are recorded, however long another transaction keeps a job locked. What the database refuses of every
+        // job is not waited for: a test looks at what happened.
+        while let Some(next) = waiting.held.next() {
+            tokio::time::sleep_until(next).await;
+            let mut due = self.completer.due(&mut waiting).await;
+            accepted.extend(self.completer.write(&mut due, &mut waiting).await);
+        }
         self.node.in_flight.ended_handlers.flush(&*self.node.store, self.node.id).await?;
         let codecs = &self.node.messages.shared.codecs;
         let each = jobs.into_iter().map(|mut job| {

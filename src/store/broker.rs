@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::job::{Fence, JobId, NodeId, Payload, Submission};
+use crate::job::{Fence, JobId, JobMessage, NodeId, Payload, Submission};
 
 /// A job that an external worker has done.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Extension {
 }
 
 /// The answer to a submission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
     /// It was stored.
     Stored(JobId),
@@ -44,6 +44,13 @@ pub enum Received {
     Known(JobId),
     /// Another message was stored under this id before.
     Conflict(JobId),
+    /// Another transaction that has not ended holds its id or its unique key. Nothing was stored: it has to be submitted again.
+    Undecided {
+        /// The id of the submission.
+        id: JobId,
+        /// That transaction, for people: its process and program, or the name that it was prepared under.
+        held_by: String,
+    },
 }
 
 /// Why a job became a dead letter when its last attempt ended with the lease of its external worker.
@@ -62,15 +69,32 @@ pub(crate) struct SubmissionRecord {
     pub(crate) digest: [u8; 32],
 }
 
-/// Returns the answers, in the order of the submissions. `None`: one of them has no record.
+/// Returns whether a message has to wait while another one waits for a transaction: both need the same id or unique key, or the first would
+/// overtake the other in their group.
+pub(crate) fn waits_behind(message: &JobMessage, other: &JobMessage) -> bool {
+    let (mine, others) = (&message.options, &other.options);
+    message.id == other.id
+        || mine.group.is_some() && mine.group == others.group
+        || mine.unique.as_ref().zip(others.unique.as_ref()).is_some_and(|(mine, others)| mine.key == others.key)
+}
+
+/// Returns the answers, in the order of the submissions. `undecided` names those that have to wait, and what for. `None`: one of the others has
+/// no record.
 ///
 /// The id of a job that was sent without the broker has no digest to compare with. The first message with that id counts as
 /// known, and its digest is the one on record from then on.
-pub(crate) fn judge(submissions: &[Submission], records: &HashMap<JobId, SubmissionRecord>) -> Option<Vec<Received>> {
+pub(crate) fn judge(
+    submissions: &[Submission],
+    records: &HashMap<JobId, SubmissionRecord>,
+    undecided: &HashMap<JobId, String>,
+) -> Option<Vec<Received>> {
     let mut answered = HashSet::new();
     submissions
         .iter()
         .map(|Submission { message, digest }| {
+            if let Some(held_by) = undecided.get(&message.id) {
+                return Some(Received::Undecided { id: message.id, held_by: held_by.clone() });
+            }
             let record = records.get(&message.id)?;
             let first = answered.insert(message.id);
             Some(match record {

@@ -54,7 +54,7 @@ pub use self::admin::{AffectedJobs, JobDetail, JobState, JobSummary, NodeStatus,
 pub use self::admission::AdmissionLag;
 pub(crate) use self::admission::{AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction, AnyTransactionRef};
-pub(crate) use self::broker::{Completed, Extension, ExternalDone, Received};
+pub(crate) use self::broker::{Completed, Extension, ExternalDone, Received, waits_behind};
 pub(crate) use self::claiming::{
     Allowed, ClaimRequest, Claimed, Counted, GroupClaim, GroupsClaimed, Removed, ScanCursor, ScanRange, SharedCursor,
 };
@@ -86,6 +86,6 @@ pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX, ProgressUpdate};
 pub(crate) use self::queue_capacity::FullQueue;
 pub(crate) use self::rules::RuleEdit;
 pub use self::rules::{EACH, Rate, Rule, Scope, ShareBy, Shares};
-pub(crate) use self::settle::{Settlement, Verdict, clip};
+pub(crate) use self::settle::{HeldJob, Settlement, Verdict, clip};
 pub(crate) use self::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
 pub use self::unreadable::UnreadableRow;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::job::Fence;
+use crate::job::{Fence, JobId};
 
 /// Longest error message kept, in bytes.
 pub(crate) const ERROR_MAX: usize = 1024;
@@ -52,6 +52,15 @@ pub enum Verdict {
     Cancel,
     /// Make it a dead letter, whatever attempts remain.
     Dead,
+}
+
+/// A job that another transaction has locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldJob {
+    /// The job.
+    pub id: JobId,
+    /// The transaction, for people: its process and program, or the name that it was prepared under.
+    pub held_by: String,
 }
 
 /// Cuts a text to at most `max` bytes, keeping the beginning and whole characters, and replaces NUL, which PostgreSQL can't

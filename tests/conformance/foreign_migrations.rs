@@ -53,7 +53,6 @@ pub(crate) async fn a_change_fills_in_rows_in_batches<T: SqlDb>(db: &T) {
         store.send(job()).await;
     }
     let change = [later(T::LATER.0, T::LATER.1)];
-    let own = store.migration_status().await.unwrap().len();
     let status = db.migrate_with(&change).await.unwrap();
     let last = status.last().unwrap();
     assert!(last.name == "later" && status.iter().all(|row| row.applied_at.is_some() && row.known), "{status:?}");
@@ -69,7 +68,6 @@ pub(crate) async fn a_change_fills_in_rows_in_batches<T: SqlDb>(db: &T) {
 pub(crate) async fn an_interrupted_change_goes_on<T: SqlDb>(db: &T) {
     let store = db.jobs();
     store.send(job()).await;
-    let own = store.migration_status().await.unwrap().len();
     let broken = later(T::LATER.0, "insert into nowhere select 1");
     db.migrate_with(&[broken]).await.unwrap_err();
     let status = store.migration_status().await.unwrap();

@@ -26,6 +26,7 @@ mod job_operations;
 mod large_batches;
 mod limits;
 mod list_show_status;
+mod locked_by_others;
 mod locked_rows;
 mod maintenance;
 mod misfires;
@@ -50,6 +51,7 @@ mod schema;
 mod sending;
 mod settling;
 mod sql_send;
+mod strangers;
 mod submissions;
 mod terminating;
 mod time_to_live;
@@ -679,6 +681,18 @@ conformance! {
         }
         idle_load {
             what_is_far_away_is_not_said
+        }
+        locked_by_others {
+            outcomes_do_not_wait_for_them
+            reports_do_not_wait_for_them
+            submissions_do_not_wait_for_them
+            admission_passes_over_them
+            schedules_do_not_wait_for_keys
+            lost_claims_do_not_wait_for_them
+        }
+        strangers {
+            the_lock_of_a_node_stops_no_claim
+            no_lock_of_a_limit_is_for_all
         }
         locked_rows {
             a_claim_passes_over_them

@@ -51,5 +51,6 @@ pub(crate) mod site;
 mod soak;
 mod submit_rules;
 mod unanswered;
+mod undecided;
 mod undelivered_jobs;
 mod worker_process;

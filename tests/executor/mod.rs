@@ -13,6 +13,7 @@ mod hot_path;
 mod limits;
 mod listing_pages;
 mod liveness;
+mod locked_jobs;
 mod maintenance;
 mod middleware;
 mod not_here;

@@ -129,7 +129,7 @@ async fn each_statement_means_the_same_whatever_the_search_path_is() {
         let [name, arguments, returns, body, language]: [String; 5] = std::array::from_fn(|column| row.get(column));
         match language.as_str() {
             "sql" => faults.extend(fault(&client, &name, &arguments, &returns, body.trim(), &own).await),
-            // They compare numbers, and are called with each claim: a path costs more than what they do.
+            // They compare numbers and a setting, and are called with each claim: a path costs more than what they do.
             _ => assert!(["hold_node", "refuse_node"].contains(&name.as_str()), "{name} has no search path of its own"),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, Tag, wire};
@@ -17,6 +17,10 @@ use crate::executor::outcome::failure_policy::RetryDecision;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job, JobError, JobMessage, REPLY_QUEUE, ReportKey};
 use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
+
+/// The time until a report on a locked job is tried again, at first and at most.
+const HELD_FIRST: Duration = Duration::from_millis(500);
+const HELD: Duration = Duration::from_secs(30);
 
 /// Records reports until the node stops claiming.
 pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, key: Arc<CachedReportKey>) {
@@ -34,10 +38,52 @@ async fn record<S: Store>(node: &Arc<NodeSession<S>>, broker: &Arc<Broker>, key:
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     let rejections = RejectionSink::new(broker.clone(), acks.clone());
-    while subscription.recv_many(&mut buffer, BATCH).await > 0 {
-        for some in bisect::batches(std::mem::take(&mut buffer)) {
-            take(node, broker, some, key, (&acks, &rejections)).await;
+    let mut held = HeldReports::default();
+    loop {
+        let next = held.next();
+        tokio::select! {
+            came = subscription.recv_many(&mut buffer, BATCH) => if came == 0 { return },
+            () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now).into()), if next.is_some() => {
+                buffer = held.due(Instant::now());
+            }
         }
+        for some in bisect::batches(std::mem::take(&mut buffer)) {
+            for message in take(node, broker, some, key, (&acks, &rejections)).await {
+                acks.waits(message.tag);
+                held.put(message, Instant::now());
+            }
+        }
+    }
+}
+
+/// Reports on jobs that another transaction has locked. They stay unacked, and are tried again with growing pauses.
+#[derive(Default)]
+struct HeldReports {
+    waiting: Vec<(Instant, Incoming)>,
+    /// The last pause of each.
+    pauses: HashMap<Tag, Duration>,
+}
+
+impl HeldReports {
+    fn next(&self) -> Option<Instant> {
+        self.waiting.iter().map(|(at, _)| *at).min()
+    }
+
+    fn due(&mut self, now: Instant) -> Vec<Incoming> {
+        let due = self.waiting.extract_if(.., |(at, _)| *at <= now).map(|(_, message)| message).collect();
+        if self.waiting.is_empty() && self.pauses.len() > BATCH {
+            // Those that are decided. Forgetting the others makes them come again sooner.
+            self.pauses.clear();
+        }
+        due
+    }
+
+    fn put(&mut self, message: Incoming, now: Instant) {
+        // Their channel is gone: the broker delivers them again.
+        self.waiting.retain(|(_, other)| other.tag.generation == message.tag.generation);
+        let pause =
+            self.pauses.entry(message.tag).and_modify(|pause| *pause = (2 * *pause).min(HELD)).or_insert(HELD_FIRST);
+        self.waiting.push((now + *pause, message));
     }
 }
 
@@ -53,13 +99,14 @@ async fn read<'k, S: Store>(key: &'k CachedReportKey, node: &NodeSession<S>) -> 
     }
 }
 
+/// Records reports. Returns those that wait for another transaction.
 async fn take<S: Store>(
     node: &Arc<NodeSession<S>>,
     broker: &Arc<Broker>,
     came: Vec<Incoming>,
     key: Option<&ReportKey>,
     (acks, rejections): (&Acks, &RejectionSink),
-) {
+) -> Vec<Incoming> {
     let mut aside = Vec::new();
     let mut messages = Vec::new();
     let mut reports = Reports::default();
@@ -73,9 +120,12 @@ async fn take<S: Store>(
         }
     }
     let mut refused = reports.store(node, broker, &messages, acks).await;
+    let mut held = Vec::new();
     for (index, message) in messages.into_iter().enumerate() {
-        if let Some(why) = refused.remove(&index) {
-            aside.push(Rejection::report(broker.names(), message, &why));
+        match refused.remove(&index) {
+            Some(Left::Refused(why)) => aside.push(Rejection::report(broker.names(), message, &why)),
+            Some(Left::Held) => held.push(message),
+            None => {}
         }
     }
     if !aside.is_empty() {
@@ -83,6 +133,14 @@ async fn take<S: Store>(
         let rejections = rejections.clone();
         tokio::spawn(async move { rejections.put(aside).await });
     }
+    held
+}
+
+/// A report that was not recorded.
+enum Left {
+    Refused(Refusal),
+    /// Another transaction has locked its job.
+    Held,
 }
 
 /// Reports that ask for the same, and the indexes of their messages.
@@ -130,15 +188,15 @@ impl Reports {
         }
     }
 
-    /// Records the reports and acks those recorded. Repeating this is safe: reports recorded before are refused. Returns the messages that
-    /// were refused, with the reasons.
+    /// Records the reports and acks those recorded. Repeating this is safe: reports recorded before are refused. Returns the messages whose
+    /// reports were not recorded, with the reasons.
     async fn store<S: Store>(
         &self,
         node: &Arc<NodeSession<S>>,
         broker: &Broker,
         messages: &[Incoming],
         acks: &Acks,
-    ) -> HashMap<usize, Refusal> {
+    ) -> HashMap<usize, Left> {
         let mut refused = HashMap::new();
         let Self { extensions, done, failed } = self;
         // Extensions first: a worker extends its lease before it reports the end.
@@ -197,13 +255,19 @@ async fn each<S: Store, T, F: Future<Output = Result<()>>>(
     node: &Arc<NodeSession<S>>,
     broker: &Broker,
     alike: &Alike<T>,
-    refused: &mut HashMap<usize, Refusal>,
+    refused: &mut HashMap<usize, Left>,
     call: impl FnMut(Range<usize>) -> F,
 ) {
     let done = |part: Range<usize>, outcome: Result<()>| {
-        if let Err(error) = outcome {
-            refused.insert(alike.of[part.start], Refusal::not_stored(&error));
-        }
+        let left = match outcome {
+            Ok(()) => return,
+            Err(error) if error.is_undecided() => {
+                warn_of!(error, what, "a report waits: another transaction has locked its job; the others go on");
+                Left::Held
+            }
+            Err(error) => Left::Refused(Refusal::not_stored(&error)),
+        };
+        refused.insert(alike.of[part.start], left);
     };
     bisect::in_parts(what, alike.of.len(), call, || alive(node, broker), done).await;
 }

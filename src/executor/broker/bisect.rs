@@ -69,6 +69,9 @@ pub(crate) fn in_order<T>(items: Vec<T>, message: impl Fn(&T) -> &Incoming) -> V
 /// Calls `done` in order: for each part that was accepted, and for each item that was not. An item is not accepted if the database refuses
 /// it, or if it fails repeatedly while the database answers in between. `alive` asks the database something small that needs the same
 /// tables. While that gets no answer either, no item is to blame.
+///
+/// An item that waits for another transaction is not accepted at the first try, and delays no other item: the caller has to give it to the
+/// store again, because it did not fail (`Error::is_undecided`).
 pub(crate) async fn in_parts<T, F, A>(
     what: &'static str,
     count: usize,
@@ -105,7 +108,8 @@ pub(crate) async fn in_parts<T, F, A>(
             todo.push((part, failed));
             continue;
         }
-        if error.is_retryable() {
+        let undecided = error.is_undecided();
+        if error.is_retryable() && !undecided {
             warn_of!(error, what, count = part.len(), "the store did not take what came from the broker; trying again");
             until_answered(&mut delays, &mut alive).await;
             failed += 1;
@@ -114,7 +118,7 @@ pub(crate) async fn in_parts<T, F, A>(
             let middle = part.start + part.len() / 2;
             todo.push((middle..part.end, 0));
             todo.push((part.start..middle, 0));
-        } else if error.is_retryable() && failed < patience(&error) {
+        } else if error.is_retryable() && !undecided && failed < patience(&error) {
             todo.push((part, failed));
         } else {
             done(part, Err(error));

@@ -21,6 +21,18 @@ pub(crate) struct ParsedSubmission {
     since: Instant,
 }
 
+impl ParsedSubmission {
+    /// Splits it into its message, with the time when this process saw it first, and what it asks for.
+    pub(crate) fn split(self) -> ((Incoming, Instant), Submission) {
+        ((self.message, self.since), self.submission)
+    }
+
+    /// Joins what [`split`](Self::split) returned.
+    pub(crate) fn joined((message, since): (Incoming, Instant), submission: Submission) -> Self {
+        Self { message, submission, since }
+    }
+}
+
 /// Submissions that wait for capacity. They stay unacked, so that the broker's queue grows and not the table.
 pub(crate) struct DeferredSubmissions {
     waiting: Vec<ParsedSubmission>,

@@ -1,5 +1,6 @@
 //! Jobs that external producers submit.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use crate::executor::broker::full_queues::{self, DeferredSubmissions, IntakeDeci
 use crate::executor::broker::intake_rate::IntakeRate;
 use crate::executor::broker::mode::{alive, up};
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::broker::undecided::UndecidedSubmissions;
 use crate::executor::node::stats::add;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::Submission;
@@ -51,9 +53,10 @@ async fn take<S: Store>(node: &Arc<NodeSession<S>>, broker: &Arc<Broker>) {
     let mut buffer = Vec::new();
     let mut intake_rate = IntakeRate::new(broker.config(), Instant::now());
     let rejections = RejectionSink::new(broker.clone(), acks.clone());
-    let mut intake = Intake { node, broker, acks, rejections, deferred: DeferredSubmissions::new(prefetch) };
+    let (deferred, undecided) = (DeferredSubmissions::new(prefetch), UndecidedSubmissions::default());
+    let mut intake = Intake { node, broker, acks, rejections, deferred, undecided };
     loop {
-        let look = intake.deferred.next();
+        let look = intake.deferred.next().into_iter().chain(intake.undecided.next()).min();
         tokio::select! {
             biased;
             // Earlier submissions come first. Those that arrive meanwhile wait behind them.
@@ -77,6 +80,7 @@ struct Intake<'a, S: Store> {
     acks: Acks,
     rejections: RejectionSink,
     deferred: DeferredSubmissions,
+    undecided: UndecidedSubmissions,
 }
 
 impl<S: Store> Intake<'_, S> {
@@ -85,10 +89,18 @@ impl<S: Store> Intake<'_, S> {
         let rules = broker.config().submit_rules.as_ref();
         let (mut parsed, mut aside) = (Vec::new(), Vec::new());
         for message in came {
+            self.undecided.on_channel(message.tag.generation);
             let read = wire::submission(&message, node.messages.shared.limits);
             let allowed = read.and_then(|submission| wire::allowed(&message, &submission, rules).map(|()| submission));
             match allowed.and_then(|submission| encoded(node, submission)) {
-                Ok(submission) => parsed.push(self.deferred.parsed(message, submission)),
+                Ok(submission) => {
+                    let submission = self.deferred.parsed(message, submission);
+                    if self.undecided.holds_up(&submission.submission.message) {
+                        self.wait(submission);
+                    } else {
+                        parsed.push(submission);
+                    }
+                }
                 Err(why) => aside.push(Rejection::rejected(broker.names(), message, &why)),
             }
         }
@@ -96,9 +108,12 @@ impl<S: Store> Intake<'_, S> {
         self.store(parsed, aside).await;
     }
 
-    /// Checks again the submissions that wait for capacity.
+    /// Checks again the submissions that wait for capacity, and tries those again that wait for other transactions.
     async fn look_again(&mut self) {
-        let waiting = self.deferred.take();
+        let mut waiting = self.undecided.due(Instant::now());
+        if self.deferred.next().is_some_and(|look| look <= Instant::now()) {
+            waiting.extend(self.deferred.take());
+        }
         let mut aside = Vec::new();
         let ready = self.admit(waiting, &mut aside).await;
         self.put(aside).await;
@@ -130,16 +145,34 @@ impl<S: Store> Intake<'_, S> {
         ready
     }
 
+    /// Makes a submission wait for another transaction. Returns whether that is news.
+    fn wait(&mut self, parsed: ParsedSubmission) -> bool {
+        self.acks.waits(parsed.message.tag);
+        self.undecided.put(parsed, Instant::now())
+    }
+
     /// Stores the good submissions and rejects the others.
-    async fn store(&self, parsed: Vec<ParsedSubmission>, mut aside: Vec<Rejection>) {
-        let (messages, submissions): (Vec<_>, Vec<_>) =
-            parsed.into_iter().map(|parsed| (parsed.message, parsed.submission)).unzip();
-        let stored = store(self.node, self.broker, &messages, &submissions, &self.acks).await;
-        let mut refused = stored.into_iter().peekable();
-        for (index, message) in messages.into_iter().enumerate() {
-            if let Some((_, why)) = refused.next_if(|(refused, _)| *refused == index) {
-                aside.push(Rejection::rejected(self.broker.names(), message, &why));
+    async fn store(&mut self, parsed: Vec<ParsedSubmission>, mut aside: Vec<Rejection>) {
+        let (messages, submissions): (Vec<_>, Vec<_>) = parsed.into_iter().map(ParsedSubmission::split).unzip();
+        let NotStored { mut refused, mut undecided } =
+            store(self.node, self.broker, &messages, &submissions, &self.acks).await;
+        let mut news = Vec::new();
+        for (index, (seen, submission)) in messages.into_iter().zip(submissions).enumerate() {
+            if let Some(why) = refused.remove(&index) {
+                aside.push(Rejection::rejected(self.broker.names(), seen.0, &why));
+            } else if let Some(held_by) = undecided.remove(&index) {
+                let id = submission.message.id;
+                // It has not waited for capacity.
+                if self.wait(ParsedSubmission::joined((seen.0, Instant::now()), submission)) {
+                    news.push((id, held_by));
+                }
             }
+        }
+        if let Some((id, held_by)) = news.first() {
+            tracing::warn!(
+                n = news.len(), submission = %id, held_by,
+                "submissions wait: another transaction holds their id or unique key and has not ended; the others go on"
+            );
         }
         self.put(aside).await;
     }
@@ -167,20 +200,29 @@ fn encoded<S: Store>(node: &NodeSession<S>, submission: Submission) -> Result<Su
     Ok(submission)
 }
 
-/// Stores submissions and acks those stored. Returns the ones refused, with the reasons, in their order.
+/// What was not stored, by its index.
+#[derive(Default)]
+struct NotStored {
+    /// Submissions that were refused, with the reasons.
+    refused: HashMap<usize, Refusal>,
+    /// Submissions that wait for another transaction, with a description of it.
+    undecided: HashMap<usize, String>,
+}
+
+/// Stores submissions and acks those stored.
 async fn store<S: Store>(
     node: &Arc<NodeSession<S>>,
     broker: &Broker,
-    messages: &[Incoming],
+    messages: &[(Incoming, Instant)],
     submissions: &[Submission],
     acks: &Acks,
-) -> Vec<(usize, Refusal)> {
-    let mut refused = Vec::new();
+) -> NotStored {
+    let mut not_stored = NotStored::default();
     let receive = |part: Range<usize>| node.store.receive(&submissions[part]);
     let done = |part: Range<usize>, outcome: Result<Vec<Received>>| {
         let answers = match outcome {
             Ok(answers) => answers,
-            Err(error) => return refused.push((part.start, Refusal::not_stored(&error))),
+            Err(error) => return drop(not_stored.refused.insert(part.start, Refusal::not_stored(&error))),
         };
         let (mut stored, mut tags) = (Vec::new(), Vec::new());
         for (index, answer) in part.zip(answers) {
@@ -188,16 +230,20 @@ async fn store<S: Store>(
                 Received::Stored(_) => stored.push(&submissions[index].message),
                 Received::Known(id) => tracing::debug!(%id, "a submission came again"),
                 Received::Conflict(id) => {
-                    refused.push((index, Refusal::conflict(id)));
+                    not_stored.refused.insert(index, Refusal::conflict(id));
+                    continue;
+                }
+                Received::Undecided { held_by, .. } => {
+                    not_stored.undecided.insert(index, held_by);
                     continue;
                 }
             }
-            tags.push(messages[index].tag);
+            tags.push(messages[index].0.tag);
         }
         add(&node.counters.submitted, stored.len());
         acks.ack(tags);
         node.messages.shared.wakeup.notify(hints(stored));
     };
     bisect::in_parts("store submissions", submissions.len(), receive, || alive(node, broker), done).await;
-    refused
+    not_stored
 }

@@ -28,3 +28,4 @@ mod relay;
 mod relay_outcome;
 mod report_key;
 pub(crate) mod start;
+mod undecided;

@@ -183,14 +183,21 @@ impl InFlight {
                 released();
             }
         };
-        while let Some((claim, ids)) = named.last() {
-            tell(store.release_claimed(node, *claim, ids).await?);
-            named.pop();
+        let mut failed = None;
+        for (claim, ids) in std::mem::take(named) {
+            match store.release_claimed(node, claim, &ids).await {
+                Ok(count) => tell(count),
+                // A row that another transaction has locked must not keep the others.
+                Err(error) => {
+                    named.push((claim, ids));
+                    failed = Some(error);
+                }
+            }
         }
         if all {
             tell(self.release_unknown(store, node).await?);
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Releases the rows that this node owns and does not have in flight. Returns how many.

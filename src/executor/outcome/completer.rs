@@ -3,21 +3,20 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Reconnect;
-use crate::error::{Error, Result, warn_of};
 use crate::executor::node::in_flight::{GroupLease, InFlight};
 use crate::executor::node::stats::{Counters, add};
 use crate::executor::outcome::group_run::{GroupClaimer, GroupRun};
-use crate::executor::outcome::kept::{Keep, Kept};
+use crate::executor::outcome::recording::{Record, Recorded, Recorder};
+use crate::executor::outcome::unrecorded::Unrecorded;
+use crate::executor::outcome::waiting::Waiting;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::message::WakeUp;
-use crate::store::{GroupClaim, GroupsClaimed, Hint, MAX_HIDDEN, Outcomes, Settlement, Verdict};
+use crate::store::{GroupClaim, GroupsClaimed, Hint, Outcomes, Settlement, Verdict};
 
 /// The most outcomes recorded with one statement.
 const BATCH: usize = 1000;
@@ -25,10 +24,6 @@ const BATCH: usize = 1000;
 const WANTED: usize = 2000;
 /// How often workers may run before outcomes are recorded, so that theirs join the same statement.
 const GATHER_TURNS: usize = 16;
-/// How long a job waits when the database accepts no outcome for it at all.
-const PUT_OFF: Duration = Duration::from_secs(60);
-// A hidden row whose time ends later than that counts as visible, so the job would not wait.
-const _: () = assert!(PUT_OFF.as_secs() < MAX_HIDDEN.as_secs());
 /// Outcomes that may wait. When it is full, workers wait with theirs and keep their slots: a slow database slows the claims.
 const BACKLOG: usize = 4 * BATCH;
 
@@ -39,8 +34,28 @@ pub(crate) enum Completion {
     /// These jobs are done, and others of their group may follow in their slot.
     DoneInGroup(Vec<Fence>, GroupRun),
     Settled(Settlement),
-    /// Sent back when all outcomes handed in before are recorded.
-    Recorded(oneshot::Sender<()>),
+    /// Sent back when all outcomes handed in before are recorded. Of those whose jobs another transaction has locked, only these are waited for.
+    Recorded(Vec<JobId>, oneshot::Sender<()>),
+}
+
+impl Completion {
+    /// Returns the job whose outcome this is, if it is one of a single job.
+    fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Done(fence) => Some(fence.id),
+            Self::Settled(settlement) => Some(settlement.fence.id),
+            Self::DoneInGroup(..) | Self::Recorded(..) => None,
+        }
+    }
+}
+
+impl From<Unrecorded> for Completion {
+    fn from(outcome: Unrecorded) -> Self {
+        match outcome {
+            Unrecorded::Done(fence) => Self::Done(fence),
+            Unrecorded::Settled(settlement) => Self::Settled(settlement),
+        }
+    }
 }
 
 /// The sender with which workers hand in outcomes.
@@ -55,14 +70,16 @@ impl Completions {
 
     /// Hands in an outcome and waits until it is recorded. `false`: the completer has ended.
     pub(crate) async fn record(&self, completion: Completion) -> bool {
+        let job = completion.job();
         self.send(completion).await;
-        self.recorded().await
+        self.recorded(job.into_iter().collect()).await
     }
 
-    /// Waits until all outcomes handed in before are recorded. `false`: the completer has ended.
-    pub(crate) async fn recorded(&self) -> bool {
+    /// Waits until all outcomes handed in before are recorded, though not for jobs that another transaction has locked, unless they are these.
+    /// `false`: the completer has ended.
+    pub(crate) async fn recorded(&self, jobs: Vec<JobId>) -> bool {
         let (done, recorded) = oneshot::channel();
-        self.send(Completion::Recorded(done)).await;
+        self.send(Completion::Recorded(jobs, done)).await;
         recorded.await.is_ok()
     }
 
@@ -99,26 +116,27 @@ impl Completer {
     /// Runs until every outcome is recorded and all workers are gone (or `finish` is cancelled), or the lease is lost.
     pub(crate) async fn run(self, mut completions: mpsc::Receiver<Completion>) {
         let mut batch = Vec::with_capacity(BATCH);
-        let mut kept = Kept::default();
+        let mut waiting = Waiting::default();
         let mut finishing = false;
         let mut all_gone = false;
         loop {
             tokio::select! {
-                received = completions.recv_many(&mut batch, BATCH), if !all_gone && kept.len() < BACKLOG => all_gone = received == 0,
-                () = kept.due() => {}
+                received = completions.recv_many(&mut batch, BATCH), if !all_gone && waiting.kept.len() < BACKLOG => {
+                    all_gone = received == 0;
+                }
+                () = waiting.due() => {}
                 () = self.lost.cancelled() => return,
                 () = self.finish.cancelled(), if !finishing => {
                     finishing = true;
                     completions.close();
                 }
             }
-            if all_gone && kept.is_empty() {
+            if all_gone && waiting.is_empty() {
                 return;
             }
             self.gather(&mut completions, &mut batch).await;
-            let (done, settled) = kept.take();
-            batch.extend(done.into_iter().map(Completion::Done).chain(settled.into_iter().map(Completion::Settled)));
-            self.write(&mut batch, &mut kept).await;
+            batch.extend(self.due(&mut waiting).await);
+            self.write(&mut batch, &mut waiting).await;
         }
     }
 
@@ -138,18 +156,32 @@ impl Completer {
         }
     }
 
-    /// Records outcomes. Returns the jobs whose outcome was accepted. Keeps those that the database refuses through no fault of their jobs.
-    pub(crate) async fn write(&self, batch: &mut Vec<Completion>, kept: &mut Kept) -> Vec<JobId> {
+    /// Takes the outcomes that are to be tried again, without those whose jobs are still locked. This waits for no lock.
+    pub(crate) async fn due(&self, waiting: &mut Waiting) -> Vec<Completion> {
+        let now = Instant::now();
+        let mut due = waiting.kept.due(now);
+        let held = waiting.held.due(now);
+        let fences: Vec<Fence> = held.iter().map(Unrecorded::fence).collect();
+        let locked = self.recorder().locked(&fences).await;
+        let (held, free): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|outcome| locked.contains_key(&outcome.fence().id));
+        held.into_iter().for_each(|outcome| waiting.held.put(outcome));
+        due.extend(free);
+        due.into_iter().map(Completion::from).collect()
+    }
+
+    /// Records outcomes. Returns the jobs whose outcome was accepted. Those that can't be recorded yet, through no fault of their jobs, wait.
+    pub(crate) async fn write(&self, batch: &mut Vec<Completion>, waiting: &mut Waiting) -> Vec<JobId> {
         let mut done = Vec::with_capacity(batch.len());
         let mut settled = Vec::new();
         let mut group_runs = Vec::new();
-        let mut waiting = Vec::new();
+        let mut callers = Vec::new();
         for completion in batch.drain(..) {
             match completion {
                 Completion::Done(fence) => done.push(fence),
                 Completion::DoneInGroup(ended, group_run) => group_runs.push((ended, group_run)),
                 Completion::Settled(settlement) => settled.push(settlement),
-                Completion::Recorded(done) => waiting.push(done),
+                Completion::Recorded(jobs, done) => callers.push((jobs, done)),
             }
         }
         let mut accepted = Vec::new();
@@ -157,7 +189,7 @@ impl Completer {
             accepted = self.complete_and_claim_next(group_runs, &mut done).await;
         }
         if !done.is_empty() {
-            let completed = self.complete(done, kept).await;
+            let completed = self.complete(done, waiting).await;
             if accepted.is_empty() {
                 accepted = completed;
             } else {
@@ -165,10 +197,14 @@ impl Completer {
             }
         }
         if !settled.is_empty() {
-            accepted.extend(self.settle(settled, kept).await);
+            accepted.extend(self.settle(settled, waiting).await);
         }
-        kept.tried(waiting);
+        waiting.tried(callers);
         accepted
+    }
+
+    fn recorder(&self) -> Recorder<'_> {
+        Recorder { store: &*self.store, node: self.node, in_flight: &self.in_flight, lost: &self.lost }
     }
 
     /// Records that jobs are done, and claims the next ones of their groups. Adds to `done` the jobs to be recorded without such a claim.
@@ -278,8 +314,8 @@ impl Completer {
         accepted
     }
 
-    async fn complete(&self, mut fences: Vec<Fence>, kept: &mut Kept) -> Vec<JobId> {
-        let accepted = self.record(&mut fences, kept).await;
+    async fn complete(&self, mut fences: Vec<Fence>, waiting: &mut Waiting) -> Vec<JobId> {
+        let accepted = self.record(&mut fences, waiting).await;
         add(&self.counters.done, accepted.len());
         self.wakeup.job_waiters.notify(accepted.iter().copied());
         self.refused("done", fences.len() - accepted.len());
@@ -287,8 +323,8 @@ impl Completer {
         accepted
     }
 
-    async fn settle(&self, mut settlements: Vec<Settlement>, kept: &mut Kept) -> Vec<JobId> {
-        let accepted = self.record(&mut settlements, kept).await;
+    async fn settle(&self, mut settlements: Vec<Settlement>, waiting: &mut Waiting) -> Vec<JobId> {
+        let accepted = self.record(&mut settlements, waiting).await;
         let timers = settlements.iter().any(|s| matches!(s.verdict, Verdict::Retry(_) | Verdict::Snooze(_)));
         let released = settlements.iter().any(|s| s.verdict == Verdict::Release);
         self.wakeup.notify(timers.then_some(Hint::Timer).into_iter().chain(released.then_some(Hint::Any)));
@@ -299,6 +335,24 @@ impl Completer {
         self.wakeup.job_waiters.notify(accepted.iter().copied());
         self.refused("settled", settlements.len() - accepted.len());
         self.remove_from_flight(settlements.iter().map(|s| s.fence), accepted.len());
+        accepted
+    }
+
+    /// Records items. Returns the jobs whose outcomes were accepted. Moves out of the items those that have to wait: their jobs stay in flight.
+    async fn record<T: Record>(&self, items: &mut Vec<T>, waiting: &mut Waiting) -> Vec<JobId> {
+        let Recorded { accepted, held, refused, refusal } = self.recorder().record(items).await;
+        waiting.held.tell(&held);
+        let locked = items.extract_if(.., |item| held.contains_key(&item.fence()));
+        locked.for_each(|item| waiting.held.put(item.unrecorded()));
+        if let Some(error) = refusal {
+            let mut kept: Vec<_> = items.extract_if(.., |item| refused.contains(&item.fence())).collect();
+            // Another one is the first next time, so that this one can't hold up the others if it alone is refused.
+            if !kept.is_empty() {
+                kept.rotate_left(1);
+            }
+            waiting.kept.keep(kept.into_iter().map(T::unrecorded).collect(), &error);
+        }
+        waiting.held.decided(items.iter().map(T::fence));
         accepted
     }
 
@@ -321,127 +375,6 @@ impl Completer {
                 "outcomes were refused: the jobs were cancelled, or their claim was no longer current"
             );
         }
-    }
-
-    /// Records items whatever it takes: again after an outage, and in halves after a refusal of the whole batch, so that one bad item can't
-    /// hold up the others. Returns the jobs whose outcomes were accepted. Moves out of the items those that are kept for later.
-    async fn record<T: Record>(&self, items: &mut Vec<T>, kept: &mut Kept) -> Vec<JobId> {
-        let mut delays = Reconnect::new(Duration::from_secs(2));
-        let mut accepted = Vec::new();
-        let mut refused = None;
-        let mut rest = &items[..];
-        let mut part = items.len();
-        while !rest.is_empty() && !self.lost.is_cancelled() {
-            part = part.min(rest.len());
-            match T::record(&*self.store, self.node, &rest[..part]).await {
-                Ok(ids) => {
-                    if accepted.is_empty() {
-                        accepted = ids;
-                    } else {
-                        accepted.extend(ids);
-                    }
-                    rest = &rest[part..];
-                    part *= 2;
-                }
-                // One alone tells whether it was refused on account of another, and costs little each time if all are.
-                Err(error) if error.refuses_all() && part > 1 => part = 1,
-                Err(error) if error.refuses_all() => {
-                    refused = Some((items.len() - rest.len(), error));
-                    break;
-                }
-                Err(error) if error.is_retryable() => {
-                    warn_of!(error, waiting = rest.len(), "outcomes could not be recorded; trying again");
-                    self.pause(&mut delays).await;
-                }
-                Err(error) if part > 1 => {
-                    // Halving the batch records a thousand items with one bad among them in about twenty statements.
-                    part = part.div_ceil(2);
-                    tracing::warn!(%error, part, "a batch of outcomes was refused by the database; recording it in parts");
-                }
-                Err(error) => {
-                    self.give_up(rest[0].fence(), &error).await;
-                    rest = &rest[1..];
-                }
-            }
-        }
-        if let Some((first, error)) = refused {
-            let mut left = items.split_off(first);
-            // Another one is the first next time, so that this one can't hold up the others if it alone is refused.
-            left.rotate_left(1);
-            kept.keep(left, &error);
-        }
-        accepted
-    }
-
-    /// Handles an outcome that the database refuses for good. The handler ran, so the attempt is spent: a job whose end can't be recorded
-    /// must not run for ever. It becomes a dead letter with the reason. If that is refused too, it waits a while and is tried again.
-    async fn give_up(&self, fence: Fence, error: &Error) {
-        let why = format!("its outcome could not be recorded: {error}");
-        let dead = Settlement::new(fence, Verdict::Dead).error(&why, None);
-        let dead = [dead];
-        if let Err(again) = self.through_outages(|| self.store.settle(self.node, &dead)).await {
-            tracing::error!(job = %fence.id, %error, %again, "an outcome can't be recorded, nor the job be made a dead letter; it waits");
-            if let Err(error) = self.through_outages(|| self.store.put_off(self.node, fence, PUT_OFF)).await {
-                tracing::error!(job = %fence.id, %error, "the job could not be put off; it is given back");
-                // First removed from the jobs in flight: reconciliation gives back only jobs that it does not know.
-                self.in_flight.remove(std::iter::once(fence));
-                self.in_flight.suspect();
-            }
-        } else {
-            tracing::error!(job = %fence.id, %error, "an outcome can't be recorded; the job is a dead letter");
-        }
-    }
-
-    /// Repeats a call while only an outage keeps it from an answer and the lease lasts.
-    async fn through_outages<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
-        let mut delays = Reconnect::new(Duration::from_secs(2));
-        loop {
-            match call().await {
-                Err(error) if error.is_retryable() && !self.lost.is_cancelled() => {
-                    tracing::debug!(%error, "a job whose outcome was refused could not be put aside; trying again");
-                    self.pause(&mut delays).await;
-                }
-                other => return other,
-            }
-        }
-    }
-
-    async fn pause(&self, delays: &mut Reconnect) {
-        tokio::select! {
-            () = self.lost.cancelled() => {}
-            () = tokio::time::sleep(delays.next_delay()) => {}
-        }
-    }
-}
-
-/// An outcome that a store can record.
-#[async_trait]
-trait Record: Keep + Sync {
-    /// Returns the claim whose outcome this is.
-    fn fence(&self) -> Fence;
-
-    async fn record(store: &dyn Outcomes, node: NodeId, items: &[Self]) -> Result<Vec<JobId>>;
-}
-
-#[async_trait]
-impl Record for Fence {
-    fn fence(&self) -> Fence {
-        *self
-    }
-
-    async fn record(store: &dyn Outcomes, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
-        store.complete(node, items).await
-    }
-}
-
-#[async_trait]
-impl Record for Settlement {
-    fn fence(&self) -> Fence {
-        self.fence
-    }
-
-    async fn record(store: &dyn Outcomes, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
-        store.settle(node, items).await
     }
 }
 

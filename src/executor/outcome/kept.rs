@@ -6,27 +6,23 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::backoff::Reconnect;
 use crate::error::Error;
-use crate::job::Fence;
-use crate::store::Settlement;
+use crate::executor::outcome::unrecorded::Unrecorded;
 
 /// Longest pause between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The outcomes that wait, and when they are tried again.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Kept {
-    done: Vec<Fence>,
-    settled: Vec<Settlement>,
-    /// Those to tell when nothing waits any more.
-    waiting: Vec<oneshot::Sender<()>>,
+    outcomes: Vec<Unrecorded>,
     again: Option<Again>,
 }
 
+#[derive(Debug)]
 struct Again {
     since: Instant,
     at: Instant,
@@ -35,15 +31,16 @@ struct Again {
 
 impl Kept {
     pub(crate) fn len(&self) -> usize {
-        self.done.len() + self.settled.len()
+        self.outcomes.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Returns when to try again.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.again.as_ref().map(|again| again.at)
     }
 
     /// Keeps outcomes that were refused for this reason. Only the first refusal is a warning.
-    pub(crate) fn keep<T: Keep>(&mut self, refused: Vec<T>, error: &Error) {
+    pub(crate) fn keep(&mut self, refused: Vec<Unrecorded>, error: &Error) {
         let count = refused.len();
         if self.again.is_none() {
             let now = Instant::now();
@@ -56,58 +53,24 @@ impl Kept {
         } else {
             tracing::debug!(%error, count, "the database still refuses outcomes");
         }
-        T::kept(self).extend(refused);
-    }
-
-    /// Adds senders to be told when nothing waits. To be called after each try.
-    pub(crate) fn tried(&mut self, waiting: Vec<oneshot::Sender<()>>) {
-        self.waiting.extend(waiting);
-        if self.is_empty() {
-            if let Some(again) = self.again.take() {
-                tracing::info!(after = ?again.since.elapsed(), "the database takes the outcomes that it had refused");
-            }
-            for waiting in self.waiting.drain(..) {
-                // The receiver may be gone.
-                let _ = waiting.send(());
-            }
-            return;
-        }
-        if let Some(again) = self.again.as_mut().filter(|again| again.at <= Instant::now()) {
-            again.at = Instant::now() + again.delays.next_delay();
-        }
-    }
-
-    /// Waits until it is time to try again, for ever if nothing waits.
-    pub(crate) async fn due(&self) {
-        match &self.again {
-            Some(again) => tokio::time::sleep_until(again.at).await,
-            None => std::future::pending().await,
-        }
+        self.outcomes.extend(refused);
     }
 
     /// Takes all that waits, if it is time to try again.
-    pub(crate) fn take(&mut self) -> (Vec<Fence>, Vec<Settlement>) {
-        if self.again.as_ref().is_some_and(|again| again.at <= Instant::now()) {
-            (std::mem::take(&mut self.done), std::mem::take(&mut self.settled))
-        } else {
-            (Vec::new(), Vec::new())
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Unrecorded> {
+        if self.next().is_some_and(|at| at <= now) { std::mem::take(&mut self.outcomes) } else { Vec::new() }
+    }
+
+    /// Decides when to try again. To be called after each try.
+    pub(crate) fn tried(&mut self, now: Instant) {
+        if self.outcomes.is_empty() {
+            if let Some(again) = self.again.take() {
+                tracing::info!(after = ?again.since.elapsed(), "the database takes the outcomes that it had refused");
+            }
+            return;
         }
-    }
-}
-
-/// An outcome that can be kept.
-pub(crate) trait Keep: Sized {
-    fn kept(kept: &mut Kept) -> &mut Vec<Self>;
-}
-
-impl Keep for Fence {
-    fn kept(kept: &mut Kept) -> &mut Vec<Self> {
-        &mut kept.done
-    }
-}
-
-impl Keep for Settlement {
-    fn kept(kept: &mut Kept) -> &mut Vec<Self> {
-        &mut kept.settled
+        if let Some(again) = self.again.as_mut().filter(|again| again.at <= now) {
+            again.at = now + again.delays.next_delay();
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::executor::run::end::released;
 use crate::executor::run::worker;
 use crate::executor::session::group_run::may_go_on;
 use crate::executor::session::node_session::NodeSession;
-use crate::job::{Fence, Job};
+use crate::job::{Fence, Job, JobId};
 use crate::store::{Store, Verdict};
 
 /// How long a finished job waits to be recorded together with those after it.
@@ -31,7 +31,7 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
         slots: group_run.slots.clone(),
         rest: jobs.into_iter(),
         ended: Vec::new(),
-        gave_back: false,
+        gave_back: Vec::new(),
     };
     let began = Instant::now();
     let mut ran = 0;
@@ -57,11 +57,11 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
     } else {
         group_run.end();
     }
-    if runner.gave_back {
+    if !runner.gave_back.is_empty() {
         // The jobs given back are the first of their group again. The next claim must not skip them, nor come while this node still owns
         // them.
         group_run.group.from_the_start();
-        if !node.completions.recorded().await {
+        if !node.completions.recorded(runner.gave_back).await {
             return group_run.keep();
         }
     }
@@ -88,8 +88,8 @@ struct GroupRunner<'a, S: Store> {
     rest: std::vec::IntoIter<Job>,
     /// Claims of jobs that are done and not recorded yet.
     ended: Vec<Fence>,
-    /// Whether jobs that had not begun were given back.
-    gave_back: bool,
+    /// Jobs that had not begun and were given back.
+    gave_back: Vec<JobId>,
 }
 
 impl<S: Store> GroupRunner<'_, S> {
@@ -117,8 +117,11 @@ impl<S: Store> GroupRunner<'_, S> {
             // Its commit may be under way although no answer came. Once this outcome is recorded, that is decided.
             Some(completion) => {
                 // Such a job is the first of its group again, too.
-                self.gave_back |=
-                    matches!(&completion, Completion::Settled(settled) if settled.verdict == Verdict::Release);
+                if let Completion::Settled(settled) = &completion
+                    && settled.verdict == Verdict::Release
+                {
+                    self.gave_back.push(settled.fence.id);
+                }
                 return node.completions.record(completion).await;
             }
             None => {}
@@ -128,8 +131,8 @@ impl<S: Store> GroupRunner<'_, S> {
 
     /// Makes the jobs that have not begun wait again, without costing an attempt.
     async fn give_back(&mut self, first: Option<Job>) {
-        self.gave_back = true;
         for job in first.into_iter().chain(self.rest.by_ref()) {
+            self.gave_back.push(job.id);
             self.node.completions.send(released(job.fence())).await;
         }
     }
@@ -140,7 +143,7 @@ impl<S: Store> GroupRunner<'_, S> {
             if !self.node.completions.try_send(released(job.fence())) {
                 return;
             }
-            self.gave_back = true;
+            self.gave_back.push(job.id);
             self.rest.next();
         }
     }

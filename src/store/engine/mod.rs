@@ -59,7 +59,7 @@ pub use super::progress::ProgressUpdate;
 pub use super::queue_capacity::FullQueue;
 pub use super::reconcile::{PermitHolder, Reconciled};
 pub use super::rules::RuleEdit;
-pub use super::settle::{Settlement, Verdict, clip};
+pub use super::settle::{HeldJob, Settlement, Verdict, clip};
 #[doc(hidden)]
 pub use super::testing;
 pub use super::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobId, NodeId};
-use crate::store::{GroupClaim, GroupsClaimed, Settlement};
+use crate::store::{GroupClaim, GroupsClaimed, HeldJob, Settlement};
 
 /// Records how claims end, and tells which have ended without their handler.
 #[async_trait]
@@ -35,6 +35,12 @@ pub trait Outcomes: Send + Sync {
 
     /// Records outcomes other than success. Returns the jobs whose outcomes were accepted.
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>>;
+
+    /// Returns those of these claims whose jobs another transaction has locked, with a description of it. For a caller whose outcomes could not be
+    /// recorded because of a lock. A store with a single writer has no such jobs.
+    async fn held(&self, _node: NodeId, _fences: &[Fence]) -> Result<Vec<HeldJob>> {
+        Ok(Vec::new())
+    }
 
     /// Makes a job wait because its outcome can't be recorded. Its attempt is spent, and no node claims it for this long.
     async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()>;

@@ -1,5 +1,6 @@
 //! Admission passes: see `store::admission`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ use super::{counting, rows};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::Scope;
-use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Unblocked, Usage, plan};
+use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Unblock, Unblocked, Usage, plan};
 use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
 
 /// How many blocking keys one admission pass reads.
 const MAX_KEYS: i64 = 1000;
+/// After how many microseconds jobs are considered again that another transaction had locked.
+const HELD_AGAIN: i64 = 1_000_000;
 
 pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> Result<Admitted> {
     let check = shared.engine("look for jobs to admit", &shared.sql.admit_check, &[]).await?;
@@ -71,17 +74,62 @@ fn counted(names: Option<Vec<String>>) -> Result<Vec<(Scope, String)>> {
 /// Runs one admission pass. `looks` says whether a moment ago there were rules under which newly arrived jobs must be considered. A rule
 /// set since then has notified all nodes, so they run another pass.
 async fn run_pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
-    match pass(shared, request, looks).await {
+    match pass_around_locks(shared, request, looks).await {
         Err(error) if refusal(&error).is_some() && clear_candidates(shared, request, looks).await? => {
-            pass(shared, request, looks).await
+            pass_around_locks(shared, request, looks).await
         }
         passed => passed,
     }
 }
 
-async fn pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
+/// Jobs that another transaction has locked are left out, so that the others do not wait for it. They are looked for after a pass has met such a
+/// lock, and at the beginning of the next ones for as long as they are locked.
+async fn pass_around_locks(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
+    let mut held: HashSet<JobId> = locked(shared, shared.held_candidates.get()).await?;
+    loop {
+        let mut decided = Vec::new();
+        match pass(shared, request, looks, &held, &mut decided).await {
+            Err(error) if error.is_undecided() => {
+                let found = locked(shared, decided).await?;
+                let before = held.len();
+                held.extend(found);
+                if held.len() == before {
+                    return Err(error);
+                }
+            }
+            admitted => {
+                shared.held_candidates.set(held);
+                return admitted;
+            }
+        }
+    }
+}
+
+/// Returns which of these jobs another transaction has locked.
+async fn locked(shared: &Arc<Shared>, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let ids: Vec<Uuid> = ids.into_iter().map(Uuid::from).collect();
+    let held = super::settle::held(shared, None, &ids).await?;
+    if let Some(first) = held.first() {
+        shared.tell_held("jobs are not admitted", &first.held_by, held.len(), &first.id.to_string());
+    }
+    Ok(held.into_iter().map(|job| job.id).collect())
+}
+
+/// Runs one admission pass without these jobs. `decided` gets the jobs that it decides about.
+async fn pass(
+    shared: &Arc<Shared>,
+    request: &AdmitRequest<'_>,
+    looks: bool,
+    held: &HashSet<JobId>,
+    decided: &mut Vec<JobId>,
+) -> Result<Admitted> {
     let mut pass = Pass::begin(shared, request, looks).await?;
-    if pass.candidates.is_empty() {
+    pass.leave_out(held);
+    decided.extend(pass.candidates.iter().map(|candidate| candidate.id));
+    if pass.candidates.is_empty() && pass.held.is_empty() {
         // No job was blocked on the unblocked keys.
         let Pass { batch, has_removed, more, .. } = pass;
         return if has_removed { batch.commit().await } else { batch.roll_back().await }
@@ -96,8 +144,11 @@ async fn pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> 
 /// whether there were any.
 async fn clear_candidates(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<bool> {
     let whole = Pass::begin(shared, request, looks).await?;
-    let ids: Vec<JobId> = whole.candidates.iter().map(|candidate| candidate.id).collect();
+    let mut ids: Vec<JobId> = whole.candidates.iter().map(|candidate| candidate.id).collect();
     whole.batch.roll_back().await?;
+    // Whether a locked one would be refused can't be known yet.
+    let held = locked(shared, ids.clone()).await?;
+    ids.retain(|id| !held.contains(id));
     let (mut halves, mut removed) = (Halves::of(&ids, shared.call_timeout), false);
     while let Some(part) = halves.next() {
         let Err(error) = rehearse(shared, request, looks, part).await else { continue };
@@ -125,6 +176,8 @@ struct Pass {
     batch: EngineTransaction,
     rules: RuleBook,
     candidates: Vec<Candidate>,
+    /// Candidates about which it does not decide, because another transaction has locked them.
+    held: Vec<Candidate>,
     unblocked: Vec<Unblocked>,
     /// Whether any unblock was removed, also of keys that no job is blocked on.
     has_removed: bool,
@@ -144,8 +197,8 @@ impl Pass {
         // Sent together: neither needs the other's answer, and both must come after the lock.
         let (book, found) = tokio::try_join!(batch.query(&sql.rules, &[]), batch.query(&sql.admit_candidates, params))?;
         let rules = RuleBook::new(super::rules::read(&book)?);
-        let (candidates, unblocked) = (Vec::new(), Vec::new());
-        let mut pass = Self { batch, rules, candidates, unblocked, has_removed: false, more: false };
+        let (candidates, held, unblocked) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pass = Self { batch, rules, candidates, held, unblocked, has_removed: false, more: false };
         pass.read(&found)?;
         Ok(pass)
     }
@@ -177,13 +230,23 @@ impl Pass {
         Ok(())
     }
 
+    /// Decides nothing about these jobs.
+    fn leave_out(&mut self, held: &HashSet<JobId>) {
+        self.held.extend(self.candidates.extract_if(.., |candidate| held.contains(&candidate.id)));
+    }
+
     /// Decides about the candidates, and writes that down.
     async fn decide(&mut self, shared: &Shared, limit: usize) -> Result<Admitted> {
         let candidates = std::mem::take(&mut self.candidates);
         let waiting = candidates.iter().filter(|candidate| candidate.state == CandidateState::Waiting).count();
         let full = self.more || waiting >= limit;
         let usage = usage(&self.batch, shared, &self.rules, &candidates).await?;
-        let plan = plan(candidates, &self.unblocked, &self.rules, usage, rows::count(limit));
+        let later = usage.now + HELD_AGAIN;
+        let mut plan = plan(candidates, &self.unblocked, &self.rules, usage, rows::count(limit));
+        // Their keys were unblocked for them, and nothing else will unblock these again.
+        let held = std::mem::take(&mut self.held).into_iter();
+        let held = held.filter(|candidate| candidate.state == CandidateState::Blocked);
+        plan.unblocks.extend(held.map(|candidate| Unblock { key: candidate.blocked_on, at: Some(later), n: 1 }));
         let again = full || plan.unblocks.iter().any(|unblock| unblock.at.is_none());
         let admitted = apply(&self.batch, shared, &plan).await?;
         Ok(Admitted { more: again, ..admitted })

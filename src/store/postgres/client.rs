@@ -1,6 +1,8 @@
 //! One connection for one call: prepares statements unless a pooler forbids it, and never outlives its deadline.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::types::ToSql;
@@ -15,10 +17,29 @@ use super::shared::Shared;
 use super::statements::Statement;
 use crate::error::{Error, Result};
 
+/// How long a statement waits before the log says what it waits for, if that is a lock.
+pub(super) const LONG: Duration = Duration::from_secs(2);
+
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Runs a statement on any client: named and cached, or unnamed where a pooler may switch sessions between statements.
+/// Runs a statement on any client. If it waits for a lock for long, the log says for whose.
 pub(super) async fn query(
+    client: &Conn,
+    shared: &Arc<Shared>,
+    statement: &Statement,
+    params: Params<'_>,
+) -> Result<Vec<Row>, PgError> {
+    let mut answer = pin!(send(client, shared.pgbouncer, statement, params));
+    tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        () = tokio::time::sleep(LONG) => shared.tell_holder(statement.name),
+    }
+    answer.await
+}
+
+/// Does the same without a word: named and cached, or unnamed where a pooler may switch sessions between statements.
+pub(super) async fn send(
     client: &Conn,
     pgbouncer: bool,
     statement: &Statement,
@@ -106,12 +127,12 @@ impl Shared {
         let mut lease = ConnectionLease::new(client, self);
         // The statement commits on its own, at a time that the client does not see.
         lease.committing();
-        let mut answer = timeout_at(deadline, query(lease.client()?, self.pgbouncer, statement, params)).await;
+        let mut answer = timeout_at(deadline, query(lease.client()?, self, statement, params)).await;
         if let Ok(Err(error)) = &answer
             && stale_statement(error)
         {
             self.forget_statements(lease.client()?);
-            answer = timeout_at(deadline, query(lease.client()?, self.pgbouncer, statement, params)).await;
+            answer = timeout_at(deadline, query(lease.client()?, self, statement, params)).await;
         }
         match answer {
             Ok(Ok(_)) if lease.client()?.info.stands_alone() => {

@@ -94,7 +94,7 @@ async fn ask(shared: &Arc<Shared>, xid: &str, evidence: &Evidence, begun: std::t
             ("aborted", ..) => Some(CommitStatus::Aborted),
             ("committed", true, _) => replicated(client).await,
             ("committed", false, Some(job)) => {
-                let found = query(client, shared.pgbouncer, &shared.sql.find, &[&job]).await.ok()?;
+                let found = query(client, shared, &shared.sql.find, &[&job]).await.ok()?;
                 if found.is_empty() { Some(CommitStatus::Doubtful) } else { replicated(client).await }
             }
             ("committed", false, None) => Some(CommitStatus::Doubtful),

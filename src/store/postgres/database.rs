@@ -7,6 +7,7 @@ use super::connect::Target;
 use super::depth_cache::DepthCache;
 use super::error::ErrorContext;
 use super::lent::PgTransactionRef;
+use super::lock_holder::{HeldCandidates, LockHolders};
 use super::pool::Object;
 use super::primaries::Primary;
 use super::server::ServerLabel;
@@ -47,6 +48,8 @@ impl Postgres {
             pgbouncer: config.pgbouncer,
             depths: DepthCache::default(),
             walked: WalkPosition::default(),
+            lock_holders: LockHolders::default(),
+            held_candidates: HeldCandidates::default(),
             label: server.clone(),
             config: config.clone(),
         });

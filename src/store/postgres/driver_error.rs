@@ -99,9 +99,8 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
         c if *c == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => {
             (ErrorKind::Aborted, "the server ended a transaction that was idle for too long; run it again")
         }
-        // The role or the database may have a `lock_timeout`.
         c if *c == SqlState::LOCK_NOT_AVAILABLE => {
-            (ErrorKind::Busy, "another session held a lock for too long (`lock_timeout`); nothing of it was kept")
+            (ErrorKind::Busy, "another transaction holds a lock that it needs; nothing of it was kept")
         }
         c if *c == SqlState::TOO_MANY_CONNECTIONS => (ErrorKind::Busy, "the server has no connection left"),
         c if *c == SqlState::INVALID_PASSWORD || *c == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
@@ -145,6 +144,11 @@ pub(crate) fn driver_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind>
     // The server's answer is a cause of the driver's error, and may be the only visible one.
     let said = error.downcast_ref::<DbError>().map(|said| classify_answer(said).0);
     said.or_else(|| error.downcast_ref::<PgError>().map(|error| classify(error).0))
+}
+
+/// Returns whether a statement ended because another transaction holds a lock that it needs.
+pub(super) fn lock_held(error: &PgError) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 /// Returns whether the server accepts no more writes, or is shutting down.

@@ -65,7 +65,7 @@ impl EngineTransaction {
 
     /// Returns the server's answer. A statement that no longer fits the schema is prepared again next time.
     pub(super) async fn answer(&self, statement: &Statement, params: Params<'_>) -> Result<Result<Vec<Row>, PgError>> {
-        let answer = timeout_at(self.deadline, query(self.lease.client()?, self.shared.pgbouncer, statement, params))
+        let answer = timeout_at(self.deadline, query(self.lease.client()?, &self.shared, statement, params))
             .await
             .map_err(|_| self.context().timeout(self.shared.call_timeout))?;
         if let Err(error) = &answer {

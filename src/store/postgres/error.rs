@@ -6,7 +6,7 @@ use deadpool::managed::TimeoutType;
 use tokio_postgres::Error as PgError;
 
 use super::connect::{Failure, Failures};
-use super::driver_error::{classify, refuses_all};
+use super::driver_error::{classify, lock_held, refuses_all};
 use super::options::Wanted;
 use super::pool::PoolError;
 use super::server::ServerLabel;
@@ -90,9 +90,14 @@ impl ErrorContext<'_> {
         let (kind, why, hint) = classify(&error);
         // An error is the server's answer that it rolled back, except while it shuts down: then it may have committed before.
         let refused = error.as_db_error().is_some() && kind != ErrorKind::Unreachable;
-        let refuses_all = refuses_all(&error);
-        let told = self.unreached(self.error(kind, &why, hint), &why).with_source(error);
-        let told = if refused { told.keeping_nothing() } else { told };
+        let (refuses_all, undecided) = (refuses_all(&error), lock_held(&error));
+        let mut told = self.unreached(self.error(kind, &why, hint), &why).with_source(error);
+        if undecided {
+            told = told.undecided();
+        }
+        if refused {
+            told = told.keeping_nothing();
+        }
         if refuses_all { told.refusing_all() } else { told }
     }
 

@@ -56,9 +56,14 @@ pub(super) async fn report_key(shared: &Arc<Shared>) -> Result<ReportKey> {
 
 pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {
     let (ids, versions) = rows::fence_columns(fences);
-    let rows = shared.engine("take back jobs that were handed out", &shared.sql.take_back, &[&ids, &versions]).await?;
-    refused(shared, fences.iter().copied(), rows.len()).await?;
-    Ok(rows.len() as u64)
+    let take = async |sql| shared.engine("take back jobs that were handed out", sql, &[&ids, &versions]).await;
+    let mut taken = take(&shared.sql.take_back).await?.len();
+    if taken < fences.len() {
+        // Some are gone, or locked. Those are waited for only now, when the others wait no more.
+        taken += take(&shared.sql.take_back_locked).await?.len();
+    }
+    refused(shared, fences.iter().copied(), taken).await?;
+    Ok(taken as u64)
 }
 
 /// Handles rejected reports. A worker whose report is no longer accepted has ended, so a cancelled job's permits and keys are released.

@@ -65,7 +65,7 @@ impl<'t> PgTransactionRef<'t> {
         let context = ErrorContext { what, label: &shared.label };
         let answer = match &self.owner {
             Owner::Context { connection, .. } => {
-                timeout(shared.call_timeout, query(connection, shared.pgbouncer, statement, params)).await
+                timeout(shared.call_timeout, query(connection, shared, statement, params)).await
             }
             Owner::Caller(client) => {
                 // Unnamed: the caller's connection has no statement cache of this store, and may go through a pooler.

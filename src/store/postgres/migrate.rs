@@ -312,7 +312,13 @@ async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], made: Made, 
 }
 
 /// Does the same, up to its commit.
-async fn change(shared: &Arc<Shared>, conn: &Conn, migrations: &[Migration], made: Made, end: Instant) -> Result<Tried> {
+async fn change(
+    shared: &Arc<Shared>,
+    conn: &Conn,
+    migrations: &[Migration],
+    made: Made,
+    end: Instant,
+) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let schema = &shared.config.schema;
     let run = async |sql: &str| conn.batch_execute(&render(sql, schema)).await.map_err(|error| context.explain(error));

@@ -36,6 +36,8 @@ mod insert;
 mod job_columns;
 mod job_operations;
 mod lent;
+mod lock_holder;
+mod lock_watch;
 mod maintenance;
 mod migrate;
 mod nodes;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::types::ToSql;
 
@@ -11,7 +11,7 @@ use super::rows;
 use super::shared::Shared;
 use super::unreadable::{Found, clear_away_idle};
 use super::walk::Pages;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, JobId, NodeId, draw_node};
 use crate::store::{NodeHeartbeat, NodeInfo, Released};
 
@@ -53,20 +53,42 @@ pub(super) async fn retire(shared: &Arc<Shared>, node: NodeId) -> Result<u64> {
     shared.engine("retire the node", &shared.sql.retire_node, &[&node.0]).await?;
     // Claims and commits of this node may still be running though no one waits for their answers. Any that begin after this find the node
     // dead.
-    let waited = shared.engine_once("wait for claims under way", &shared.sql.wait_for_node, &[&node.0]).await;
-    let released = release_unknown(shared, node, &[], None).await?;
-    match waited {
-        Ok(_) => {
+    let waited = claims_ended(shared, node).await;
+    let (released, held) = release_free(shared, node, &[], None).await?;
+    match (waited, held) {
+        (Ok(()), None) => {
             shared.engine("forget the retired node", &shared.sql.forget_nodes, &[&vec![node.0]]).await?;
         }
-        // It stays on the list of dead nodes, and monitors release the jobs that arrive late.
-        Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => tracing::warn!(
+        // It stays on the list of dead nodes, and monitors release the jobs that are free later.
+        (Ok(()), Some(error)) => {
+            tracing::warn!(%node, %error, "jobs of this node are locked by another transaction; monitors release them when it has ended");
+        }
+        (Err(error), _) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => tracing::warn!(
             %node,
             "a transaction that hands jobs to this node is open for longer than database.call_timeout; monitors release what it leaves"
         ),
-        Err(error) => return Err(error),
+        (Err(error), _) => return Err(error),
     }
     Ok(released)
+}
+
+/// Waits until no claim of a dead node is under way. Whatever other roles hold means nothing.
+async fn claims_ended(shared: &Arc<Shared>, node: NodeId) -> Result<()> {
+    let end = Instant::now() + shared.call_timeout;
+    loop {
+        match shared.engine_once("wait for claims under way", &shared.sql.wait_for_node, &[&node.0]).await {
+            Err(error) if error.is_undecided() => {
+                let idle = shared.engine("wait for claims under way", &shared.sql.idle_of, &[&vec![node.0]]).await?;
+                if !idle.is_empty() {
+                    return Ok(());
+                }
+                if Instant::now() >= end {
+                    return Err(error);
+                }
+            }
+            waited => return waited.map(drop),
+        }
+    }
 }
 
 pub(super) async fn release_lost(
@@ -134,18 +156,42 @@ pub(super) async fn release_unknown(
     known: &[Fence],
     before: Option<ClaimNumber>,
 ) -> Result<u64> {
+    match release_free(shared, node, known, before).await? {
+        (released, None) => Ok(released),
+        // The others are released by now.
+        (released, Some(error)) => {
+            tracing::debug!(released, "released what got lost on the way, but for rows that are locked");
+            Err(error)
+        }
+    }
+}
+
+/// Does the same, and returns an error if rows were left because other transactions have locked them.
+async fn release_free(
+    shared: &Arc<Shared>,
+    node: NodeId,
+    known: &[Fence],
+    before: Option<ClaimNumber>,
+) -> Result<(u64, Option<Error>)> {
+    const TRIED: &str = "release what got lost on the way";
     let (known, versions) = rows::fence_columns(known);
     let before = before.map(ClaimNumber::as_int4);
-    let mut released = 0;
+    let (mut released, mut held) = (0, None);
     for range in ranges(shared).await? {
         let params: [&(dyn ToSql + Sync); 6] = [&node.0, &known, &versions, &before, &range.from(), &range.to()];
-        let answer = shared.engine("release what got lost on the way", &shared.sql.release_unknown, &params).await?;
+        let answer = match shared.engine(TRIED, &shared.sql.release_unknown, &params).await {
+            Err(error) if error.is_undecided() => {
+                held = Some(error);
+                shared.engine(TRIED, &shared.sql.release_unknown_free, &params).await?
+            }
+            answer => answer?,
+        };
         released += answer.len() as u64;
     }
     // Runs after the walk, which waited for the cancellations of the rows it met.
     let params: [&(dyn ToSql + Sync); 4] = [&node.0, &known, &versions, &before];
     shared.engine("free what unknown handlers held", &shared.sql.unknown_terminating, &params).await?;
-    Ok(released)
+    Ok((released, held))
 }
 
 pub(super) async fn release_claimed(

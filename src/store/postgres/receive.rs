@@ -2,6 +2,9 @@
 //!
 //! Usually one statement suffices: it records the ids and stores the jobs whose ids are new. Only if some ids were known, a second
 //! statement looks up which messages they belong to.
+//!
+//! A transaction of an application, or a prepared one, may hold an id or a unique key for hours without saying whether it keeps it. The message
+//! that needs it is found by halving, and the others are stored. Nothing here waits for such a transaction for long.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -13,23 +16,71 @@ use uuid::Uuid;
 
 use super::client::Params;
 use super::columns::{MessageColumns, Texts};
+use super::lock_holder::joined;
 use super::rows;
 use super::shared::Shared;
 use super::transaction::PgTransaction;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, Submission};
-use crate::store::broker::{SubmissionRecord, judge};
+use crate::store::broker::{SubmissionRecord, judge, waits_behind};
 use crate::store::{Received, UnitOfWork};
+
+/// How long the first statement waits for a lock, in milliseconds. Other executors that store the same ids hold theirs for less.
+const LOCK_TIMEOUT: &str = "200";
+/// How long a statement waits that looks for the message to blame.
+const LOOKING: &str = "20";
+/// How long one message to blame is let wait once more, after all others, while the holder of the lock is looked for.
+const LAST: &str = "1000";
+/// The statements that may wait for it.
+const WAITING: [&str; 5] = ["receive", "remember_submissions", "take_unique", "lock_ids", "insert_any"];
+/// When it is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Messages by whether they ask for a unique key.
+#[derive(Clone, Copy)]
+enum Sort {
+    Plain,
+    Unique,
+}
+
+/// The records of a batch.
+#[derive(Default)]
+struct Records {
+    known: HashMap<JobId, SubmissionRecord>,
+    /// Messages that another transaction has to decide about first.
+    aside: Vec<JobMessage>,
+    /// The transaction that one of them waits for, if it was found.
+    held_by: Option<String>,
+}
+
+impl Records {
+    /// Sets a message aside if it needs the same as one that waits, or must not overtake it. Returns whether it does.
+    fn waits_with_others(&mut self, message: &JobMessage) -> bool {
+        let waits = self.aside.iter().any(|other| waits_behind(message, other));
+        if waits {
+            self.aside.push(message.clone());
+        }
+        waits
+    }
+
+    /// Returns the messages that wait, each with a description of the transaction that it waits for.
+    fn undecided(&self) -> HashMap<JobId, String> {
+        let held_by = self.held_by.clone().unwrap_or_else(|| joined(None));
+        self.aside.iter().map(|message| (message.id, held_by.clone())).collect()
+    }
+}
 
 pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<Vec<Received>> {
     if submissions.is_empty() {
         return Ok(Vec::new());
     }
-    let mut records = store_first(shared, submissions).await?;
+    let stored = store_first(shared, submissions).await?;
+    let undecided = stored.undecided();
+    let mut records = stored.known;
     let seen: Vec<Uuid> = submissions
         .iter()
         .map(|submission| submission.message.id)
-        .filter(|id| !records.contains_key(id))
+        .filter(|id| !records.contains_key(id) && !undecided.contains_key(id))
         .map(JobId::into)
         .collect();
     if !seen.is_empty() {
@@ -40,7 +91,7 @@ pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) ->
             records.insert(JobId::from(rows::get::<Uuid>(row, "id")?), record);
         }
     }
-    judge(submissions, &records).ok_or_else(|| {
+    judge(submissions, &records, &undecided).ok_or_else(|| {
         Error::new(
             ErrorKind::Busy,
             format!("can't receive submissions on {}: one was forgotten while it came again; try again", shared.label),
@@ -48,8 +99,8 @@ pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) ->
     })
 }
 
-/// Stores the first submission of each id. Returns the records of those that were new.
-async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<HashMap<JobId, SubmissionRecord>> {
+/// Stores the first submission of each id. Returns the records of those that were new, and which of them have to wait.
+async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<Records> {
     let mut firsts: HashMap<JobId, [u8; 32]> = HashMap::with_capacity(submissions.len());
     let (mut plain, mut unique): (Vec<JobMessage>, Vec<JobMessage>) = (Vec::new(), Vec::new());
     for Submission { message, digest } in submissions {
@@ -58,14 +109,90 @@ async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result
             if message.options.unique.is_some() { &mut unique } else { &mut plain }.push(message.clone());
         }
     }
-    let mut records = HashMap::with_capacity(firsts.len());
-    if !plain.is_empty() {
-        records.extend(store_plain(shared, &plain, &firsts).await?);
-    }
-    if !unique.is_empty() {
-        records.extend(store_unique(shared, &unique, &firsts).await?);
+    let mut records = Records { known: HashMap::with_capacity(firsts.len()), ..Records::default() };
+    for (sort, messages) in [(Sort::Plain, plain), (Sort::Unique, unique)] {
+        store_decided(shared, sort, messages, &firsts, &mut records).await?;
     }
     Ok(records)
+}
+
+/// Stores messages of one sort, but for those that wait for another transaction. Their order is kept.
+async fn store_decided(
+    shared: &Arc<Shared>,
+    sort: Sort,
+    messages: Vec<JobMessage>,
+    firsts: &HashMap<JobId, [u8; 32]>,
+    records: &mut Records,
+) -> Result<()> {
+    let mut lock_timeout = LOCK_TIMEOUT;
+    let mut blamed = None;
+    // A stack: the last entry is the next one.
+    let mut todo = vec![messages];
+    while let Some(mut part) = todo.pop() {
+        // Those that need the same, or must not overtake it, wait with it.
+        part.retain(|message| !records.waits_with_others(message));
+        if part.is_empty() {
+            continue;
+        }
+        match store(shared, sort, &part, firsts, lock_timeout).await {
+            Ok(stored) => records.known.extend(stored),
+            Err(error) if error.is_undecided() && part.len() > 1 => {
+                lock_timeout = LOOKING;
+                let second = part.split_off(part.len() / 2);
+                todo.extend([second, part]);
+            }
+            Err(error) if error.is_undecided() => {
+                if blamed.is_none() {
+                    blamed = part.first().cloned();
+                }
+                records.aside.append(&mut part);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match blamed {
+        Some(message) if records.held_by.is_none() => look_for_holder(shared, sort, message, firsts, records).await,
+        _ => Ok(()),
+    }
+}
+
+/// Lets a message wait once more, and looks meanwhile for the transaction that it waits for.
+async fn look_for_holder(
+    shared: &Arc<Shared>,
+    sort: Sort,
+    message: JobMessage,
+    firsts: &HashMap<JobId, [u8; 32]>,
+    records: &mut Records,
+) -> Result<()> {
+    let id = message.id;
+    let part = [message];
+    let looking = async {
+        tokio::time::sleep(LOOK).await;
+        shared.holders_of(&WAITING).await
+    };
+    let (stored, holders) = tokio::join!(store(shared, sort, &part, firsts, LAST), looking);
+    records.held_by = holders;
+    match stored {
+        Err(error) if error.is_undecided() => {}
+        stored => {
+            records.known.extend(stored?);
+            records.aside.retain(|message| message.id != id);
+        }
+    }
+    Ok(())
+}
+
+async fn store(
+    shared: &Arc<Shared>,
+    sort: Sort,
+    messages: &[JobMessage],
+    firsts: &HashMap<JobId, [u8; 32]>,
+    lock_timeout: &str,
+) -> Result<Vec<(JobId, SubmissionRecord)>> {
+    match sort {
+        Sort::Plain => store_plain(shared, messages, firsts, lock_timeout).await,
+        Sort::Unique => store_unique(shared, messages, firsts, lock_timeout).await,
+    }
 }
 
 fn digests<'a>(messages: &[JobMessage], firsts: &'a HashMap<JobId, [u8; 32]>) -> Vec<&'a [u8]> {
@@ -78,6 +205,7 @@ async fn store_plain(
     shared: &Arc<Shared>,
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
+    lock_timeout: &str,
 ) -> Result<Vec<(JobId, SubmissionRecord)>> {
     let texts = Texts::new(messages);
     let mut records = Vec::with_capacity(messages.len());
@@ -86,6 +214,7 @@ async fn store_plain(
         let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
         params.push(&digests);
         params.push(columns.options());
+        params.push(&lock_timeout);
         // May be repeated: rows already stored then count as known.
         for row in &shared.engine("store submissions", &shared.sql.receive, &params).await? {
             let id = JobId::from(rows::get::<Uuid>(row, "id")?);
@@ -102,10 +231,11 @@ async fn store_unique(
     shared: &Arc<Shared>,
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
+    lock_timeout: &str,
 ) -> Result<Vec<(JobId, SubmissionRecord)>> {
     let mut transaction = PgTransaction::begin_engine(shared).await?;
     let ids: Vec<Uuid> = messages.iter().map(|message| message.id.into()).collect();
-    let params: Params<'_> = &[&ids, &digests(messages, firsts)];
+    let params: Params<'_> = &[&ids, &digests(messages, firsts), &lock_timeout];
     let rows = transaction.run("remember submissions", &shared.sql.remember_submissions, params).await?;
     let novel = rows::job_ids(&rows)?.into_iter().collect::<HashSet<_>>();
     let messages: Vec<JobMessage> = messages.iter().filter(|message| novel.contains(&message.id)).cloned().collect();

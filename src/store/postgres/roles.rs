@@ -20,10 +20,11 @@ use crate::store::reconcile::Reconciled;
 use crate::store::{
     Acquire, Action, AdmissionLag, AdmitRequest, Admitted, AffectedJobs, AuditEntry, AuditFilter, ClaimRequest,
     Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone, FullQueue,
-    GroupClaim, GroupsClaimed, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, JobDetail,
-    JobFilter, JobResult, JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat, NodeInfo,
-    Operate, OperatorOptions, Outage, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery, Released, Rule,
-    RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, UnreadableRow,
+    GroupClaim, GroupsClaimed, HeldJob, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect,
+    JobDetail, JobFilter, JobResult, JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat,
+    NodeInfo, Operate, OperatorOptions, Outage, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery,
+    Released, Rule, RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo,
+    UnreadableRow,
 };
 
 impl StoreInfo for Postgres {
@@ -127,6 +128,10 @@ impl Outcomes for Postgres {
 
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
         settle::settle(&self.0, node, settlements).await
+    }
+
+    async fn held(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<HeldJob>> {
+        settle::held(&self.0, Some(node), &rows::fence_columns(fences).0).await
     }
 
     async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {

@@ -138,12 +138,20 @@ impl Schedules for Postgres {
     }
 
     async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
-        let mut transaction = PgTransaction::begin_engine(&self.0).await?;
-        let outcomes = fire(&self.0, &mut transaction, firings).await?;
-        if outcomes.iter().all(|outcome| *outcome == FireOutcome::Lost) {
-            transaction.rollback().await?;
-        } else {
-            transaction.commit().await?;
+        match self.fire_together(firings).await {
+            Err(error) if error.is_undecided() => {}
+            fired => return fired,
+        }
+        // A job of one of them has a unique key that another transaction holds, or a schedule is locked. The others do not wait for it.
+        let mut outcomes = Vec::with_capacity(firings.len());
+        for firing in firings {
+            outcomes.extend(match self.fire_together(std::slice::from_ref(firing)).await {
+                Err(error) if error.is_undecided() => {
+                    self.0.tell_held("schedules are not fired", &error.to_string(), 1, &firing.name);
+                    vec![FireOutcome::Lost]
+                }
+                fired => fired?,
+            });
         }
         Ok(outcomes)
     }
@@ -160,6 +168,18 @@ pub(super) async fn schedule_faults(shared: &Arc<Shared>) -> Result<Vec<Unreadab
 }
 
 impl Postgres {
+    /// Fires schedules in one transaction.
+    async fn fire_together(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
+        let mut transaction = PgTransaction::begin_briefly(&self.0).await?;
+        let outcomes = fire(&self.0, &mut transaction, firings).await?;
+        if outcomes.iter().all(|outcome| *outcome == FireOutcome::Lost) {
+            transaction.rollback().await?;
+        } else {
+            transaction.commit().await?;
+        }
+        Ok(outcomes)
+    }
+
     /// Runs a statement that returns the rows it changed. If there are any, adds an audit entry in the same transaction. Returns their
     /// number.
     async fn noted(

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::lock_holder::{holder, joined};
 use super::rows;
 use super::shared::Shared;
 use super::types::{has_key, holds, tid};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
-use crate::store::{Settlement, Verdict};
+use crate::store::{HeldJob, Settlement, Verdict};
 
 pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
     let leaves = |fence: &Fence| holds(fence.location) || has_key(fence.location);
@@ -58,6 +59,17 @@ async fn complete_by_id(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) ->
     let (ids, versions) = rows::fence_columns(fences);
     let rows = shared.engine("complete jobs", &shared.sql.complete, &[&node.0, &ids, &versions]).await?;
     rows::job_ids(&rows)
+}
+
+/// Returns the jobs whose rows another transaction has locked, and which one.
+pub(super) async fn held(shared: &Arc<Shared>, node: Option<NodeId>, ids: &[Uuid]) -> Result<Vec<HeldJob>> {
+    let node = node.map(|node| node.0);
+    let found = shared.engine("find the lock on a job", &shared.sql.held_jobs, &[&node, &ids]).await?;
+    let job = |row| {
+        let id = JobId::from(rows::get::<Uuid>(row, "id")?);
+        Ok(HeldJob { id, held_by: joined(holder(row)?) })
+    };
+    found.iter().map(job).collect()
 }
 
 pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {

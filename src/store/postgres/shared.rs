@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::connect::Target;
 use super::depth_cache::DepthCache;
+use super::lock_holder::{HeldCandidates, LockHolders};
 use super::pool::Pool;
 use super::server::ServerLabel;
 use super::statements::Statements;
@@ -24,6 +25,8 @@ pub(super) struct Shared {
     pub(super) depths: DepthCache,
     /// Where the next search for jobs of dead nodes starts.
     pub(super) walked: WalkPosition,
+    pub(super) lock_holders: LockHolders,
+    pub(super) held_candidates: HeldCandidates,
     /// Names the database and server in errors and logs.
     pub(super) label: ServerLabel,
 }

@@ -11,6 +11,7 @@ use crate::store::settle::ERRORS_KEPT;
 /// One statement.
 #[derive(Debug)]
 pub(crate) struct Statement {
+    pub(super) name: &'static str,
     pub(super) sql: String,
     /// The types of its parameters.
     pub(super) types: Vec<Type>,
@@ -31,6 +32,7 @@ const BURIED: &str = include_str!("sql/fragment/buried.sql");
 const KEPT_ERRORS: &str = include_str!("sql/fragment/kept_errors.sql");
 const FIT_NUMBERS: &str = include_str!("sql/fragment/fit_numbers.sql");
 const FIT_OPTIONS: &str = include_str!("sql/fragment/fit_options.sql");
+const BRIEFLY: &str = include_str!("sql/fragment/briefly.sql");
 
 /// The conditions of a [`JobFilter`](crate::store::JobFilter) on every row. Each statement applies the states itself.
 const OWN_FILTER: &str = include_str!("sql/filter.sql");
@@ -69,8 +71,8 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let parts =
         [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
     let [may_start, uncovered, counted, uncounted_usage, renewed, state, covers, queue_open] = parts;
-    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED].map(without_comments);
-    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned] = parts;
+    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY].map(without_comments);
+    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned, briefly] = parts;
     let mut sql = sql
         .replace("{buried}", &buried)
         .replace("{fit_options}", &fit_options)
@@ -80,7 +82,8 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{counted}", &counted)
         .replace("{renewed}", &renewed)
         .replace("{ttl}", &ttl)
-        .replace("{state}", &state);
+        .replace("{state}", &state)
+        .replace("{briefly}", &briefly);
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &covers.replace("{row}", row));
     }
@@ -115,9 +118,14 @@ pub(super) fn channel(schema: &str) -> String {
 impl Statement {
     /// Builds a statement from its file. Its name comes first because the server's views and logs may cut the text off. Comments are left
     /// out: without them the text is shorter to send and to look up on each call.
-    fn new(name: &str, file: &str, schema: &str, keep: Keep) -> Self {
+    fn new(name: &'static str, file: &str, schema: &str, keep: Keep) -> Self {
         let (sql, types) = parameters::positional(&render_keeping(file, schema, keep));
-        Self { sql: format!("/* jobwright {name} */\n{}", qualified(&without_comments(&sql))), types }
+        Self { name, sql: format!("{}\n{}", Self::mark(name), qualified(&without_comments(&sql))), types }
+    }
+
+    /// Returns the beginning of the text of a statement.
+    pub(super) fn mark(name: &str) -> String {
+        format!("/* jobwright {name} */")
     }
 }
 
@@ -151,21 +159,22 @@ macro_rules! statements {
 
 statements! {
     insert_one, insert_one_named, insert_one_hidden, insert_alike, insert_ready, insert_hidden, insert_any, insert_owned, insert_options,
-    insert_alike_options, known_ids, lock_ids, take_unique, full_queues, history, prune_history, prune_audit, prune_dead_letters,
-    keep_result, result, prune_results, record_progress, progress, prune_progress, find, claim, claim_counted, lock_limits, drop_usage,
-    claim_delivered, waiting, readable, delivered, dead_letter_unreadable, dead_letter_timers, park_unreadable, park_timer, rehearse_claim,
-    rehearse_release, lost, late, dead_letter_external, unowned, expired, due_timers, promote_named, aging_jobs, orphaned_permits, reclaim_permits, unblock_stuck, keep_vanished, left_keys, prune_keys, unhide, complete, complete_at, complete_holding,
-    complete_keyed, remove_and_lease, complete_and_claim_next, remove, remove_all, settle, release, put_off, promote, expire_jobs, travel,
-    register_node, heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost,
-    release_unknown, release_claimed, handlers_ended, unknown_terminating, claimed_terminating, lost_terminating, forget_nodes, retire_node,
-    server, report_broker, report_left_alone, takes_writes, hand_out, report_key, take_back, complete_external, settle_external, extend_external,
+    insert_alike_options, known_ids, lock_ids, take_unique, full_queues, history, prune_history, prune_audit, prune_dead_letters, keep_result,
+    result, prune_results, record_progress, progress, prune_progress, find, claim, claim_counted, lock_limits, drop_usage, claim_delivered,
+    waiting, readable, delivered, dead_letter_unreadable, dead_letter_timers, park_unreadable, park_timer, rehearse_claim, rehearse_release,
+    lost, late, dead_letter_external, unowned, expired, due_timers, promote_named, aging_jobs, orphaned_permits, reclaim_permits, unblock_stuck,
+    keep_vanished, left_keys, prune_keys, unhide, complete, complete_at, complete_holding, complete_keyed, remove_and_lease,
+    complete_and_claim_next, remove, remove_all, settle, release, put_off, held_jobs, lock_holders, promote, expire_jobs, travel, register_node,
+    heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost, release_unknown,
+    release_unknown_free, release_claimed, handlers_ended, unknown_terminating, claimed_terminating, lost_terminating, forget_nodes, retire_node,
+    server, report_broker, report_left_alone, takes_writes, hand_out, report_key, take_back, take_back_locked, complete_external, settle_external, extend_external,
     external_late, expire_external, receive, submission_digests, remember_submissions, prune_submissions, maintenance_due, repair_unblocks,
     repair_rates, repair_leases, repair_lives, repair_timer_lives, repair_retries, repair_uniques, clock_skew, admit_check, admit_lock,
-    admit_candidates, admit_usage, admit_apply, aging_queues, age, prune_rate_log, permit_faults, overdue_unblocks, rules, put_rule,
-    live_nodes, permit_running, notify, status_queues, status_nodes, list, show, show_bare, show_external, count, count_some, retry, retry_spread,
+    admit_candidates, admit_usage, admit_apply, aging_queues, age, prune_rate_log, permit_faults, overdue_unblocks, rules, put_rule, live_nodes,
+    permit_running, notify, status_queues, status_nodes, list, show, show_bare, show_external, count, count_some, retry, retry_spread,
     dead_letter_groups, choose, list_ids, suspend, resume, run_now, change_idle, change_waiting, stale_claims, evict, audit, audit_write,
-    audit_count, cancel, delete, schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update,
-    schedule_delete, schedule_lock, schedule_fired,
+    audit_count, cancel, delete, schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
+    schedule_lock, schedule_fired,
 }
 
 /// Returns a statement as it is sent, but for its name and with its comments.
@@ -192,5 +201,98 @@ mod tests {
         let sql = Statements::new("s", Keep::All).claim.sql;
         assert!(sql.starts_with("/* jobwright claim */\nwith me as materialized (\n"), "{sql}");
         assert!(!sql.contains("--") && sql.contains("\"s\".hold_node("), "{sql}");
+    }
+
+    /// Statements that may wait for a row, a key or an id for as long as a call may take, and why that holds up nobody else's work.
+    const MAY_WAIT: &[(&str, &str)] = &[
+        ("admit_candidates", "of its rows only the engine locks any"),
+        ("admit_lock", "passes exclude each other; the row needs an executor's rights"),
+        ("audit_count", "an operator's own entry"),
+        ("audit_write", "an operator's own entry"),
+        ("cancel", "an operator's own call"),
+        ("change_idle", "an operator's own call"),
+        ("change_waiting", "an operator's own call"),
+        ("claimed_terminating", "only the engine locks these rows"),
+        ("dead_letter_unreadable", "rows that kept a claim from succeeding"),
+        ("delete", "an operator's own call"),
+        ("drop_usage", "only the engine locks these rows"),
+        ("evict", "an operator's own call"),
+        ("forget_nodes", "only the engine locks rows of dead nodes"),
+        ("handlers_ended", "only the engine locks these rows"),
+        ("heartbeat", "the node's own row"),
+        ("insert_alike", "a sender's own jobs, with ids that no other has"),
+        ("insert_alike_options", "a sender's own jobs, with ids that no other has"),
+        ("insert_any", "a sender's own jobs"),
+        ("insert_hidden", "a sender's own jobs, with ids that no other has"),
+        ("insert_one", "a sender's own job"),
+        ("insert_one_hidden", "a sender's own job"),
+        ("insert_one_named", "a sender's own job"),
+        ("insert_options", "a sender's own jobs, with ids that no other has"),
+        ("insert_owned", "a sender's own jobs"),
+        ("insert_ready", "a sender's own jobs, with ids that no other has"),
+        ("keep_result", "a handler's own job"),
+        ("keep_vanished", "only the engine locks these rows"),
+        ("lock_ids", "a sender's own jobs"),
+        ("lock_limits", "executors and operators only"),
+        ("lost_terminating", "only the engine locks these rows"),
+        ("park_unreadable", "a row that kept a claim from succeeding"),
+        ("permit_running", "an operator's own call"),
+        ("prune_audit", "its role may not lock the entries; only pruning waits"),
+        ("put_rule", "an operator's own call"),
+        ("record_progress", "a handler's own job"),
+        ("register_node", "the node's own row"),
+        ("remove", "a handler's own job"),
+        ("remove_all", "a handler's own jobs"),
+        ("remove_and_lease", "a handler's own job"),
+        ("report_broker", "the node's own row"),
+        ("report_left_alone", "the node's own row"),
+        ("resume", "an operator's own call"),
+        ("retire_node", "the node's own row"),
+        ("retry", "an operator's own call"),
+        ("retry_spread", "an operator's own call"),
+        ("run_now", "an operator's own call"),
+        ("schedule_delete", "an operator's own call"),
+        ("schedule_fired", "in a transaction that waits briefly"),
+        ("schedule_insert", "an operator's own call"),
+        ("schedule_update", "an operator's own call"),
+        ("suspend", "an operator's own call"),
+        ("take_unique", "in a transaction whose owner says for how long"),
+        ("takes_writes", "it changes no row"),
+        ("travel", "for tests"),
+        ("unblock_stuck", "it inserts rows that no other can meet"),
+        ("unknown_terminating", "only the engine locks these rows"),
+    ];
+
+    /// A statement that is not in the list passes over locked rows, or waits for them briefly.
+    #[test]
+    fn no_statement_with_the_work_of_several_waits_for_a_row_that_others_lock() {
+        let all = Statements::new("s", Keep::All);
+        let writes = |sql: &str| {
+            [
+                "update \"s\".",
+                "delete from \"s\".",
+                "insert into \"s\".",
+                "for update",
+                "for share",
+                "take_unique(",
+                "new_ids(",
+                "lock_limits(",
+                "advisory",
+            ]
+            .iter()
+            .any(|word| sql.contains(word))
+        };
+        let passes = |sql: &str| sql.contains("skip locked") || sql.contains("'lock_timeout'");
+        let waits: Vec<&str> =
+            all.all().filter(|(_, s)| writes(&s.sql) && !passes(&s.sql)).map(|(name, _)| name).collect();
+        for name in &waits {
+            assert!(
+                MAY_WAIT.iter().any(|(known, _)| known == name),
+                "{name} may wait for a row that another transaction holds: see {BRIEFLY}"
+            );
+        }
+        for (name, _) in MAY_WAIT {
+            assert!(waits.contains(name), "{name} waits for nothing, and is in the list");
+        }
     }
 }

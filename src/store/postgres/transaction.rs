@@ -60,6 +60,12 @@ impl PgTransaction {
         Self::open(shared, &shared.engine, "begin; set local idle_in_transaction_session_timeout = 15000").await
     }
 
+    /// Does the same for the work of several callers: it waits for a lock of another transaction for 0.3 s, and then fails.
+    pub(super) async fn begin_briefly(shared: &Arc<Shared>) -> Result<Self> {
+        let begin = "begin; set local idle_in_transaction_session_timeout = 15000; set local lock_timeout = 300";
+        Self::open(shared, &shared.engine, begin).await
+    }
+
     async fn open(shared: &Arc<Shared>, pool: &Pool, begin: &str) -> Result<Self> {
         let context = ErrorContext { what: "begin a transaction", label: &shared.label };
         // Pooled connections may have died; the first statement shows it.
@@ -107,7 +113,7 @@ impl PgTransaction {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<tokio_postgres::Row>> {
         let context = ErrorContext { what, label: &self.shared.label };
-        timeout(self.shared.call_timeout, query(self.client()?, self.shared.pgbouncer, statement, params))
+        timeout(self.shared.call_timeout, query(self.client()?, &self.shared, statement, params))
             .await
             .map_err(|_| context.timeout(self.shared.call_timeout))?
             .map_err(|e| self.explain(context, e))

@@ -12,7 +12,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "claims-count-without-a-lock",
-        "migrations/postgres/0011_limit_lock.sql",
+        "migrations/postgres/0012_limit_lock.sql",
         "where k.lock = wanted for update;",
         "where k.lock = wanted;",
         "test(=conformance::postgres::counting::many_claims_at_once)",

@@ -265,8 +265,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "nothing-comes-beside-what-waits-for-room",
         "src/executor/broker/intake.rs",
-        "self.acks.waits(parsed.message.tag);",
-        "if !$on { $was }",
+        "self.acks.waits(parsed.message.tag);\n                    self.deferred.put(parsed);",
+        "if !$on { self.acks.waits(parsed.message.tag); }\n                    self.deferred.put(parsed);",
         "binary(system) & test(/^delivery::/) & test(/redelivered::after_a_restart_others/)",
     ),
     of(

@@ -26,10 +26,38 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-claim-sees-its-node-as-it-was",
-        "migrations/postgres/0001_schema.sql",
-        "create function {schema}.hold_node(node bigint) returns bigint\nlanguage plpgsql volatile",
-        "create function {schema}.hold_node(node bigint) returns bigint\nlanguage plpgsql stable",
+        "migrations/postgres/0011_hold_node.sql",
+        "create or replace function {schema}.hold_node(node bigint) returns bigint\nlanguage plpgsql volatile",
+        "create or replace function {schema}.hold_node(node bigint) returns bigint\nlanguage plpgsql stable",
         "binary(stores) & test(/^conformance::postgres::claims_in_flight::/)",
+    ),
+    of(
+        "claims-wait-for-strangers",
+        "migrations/postgres/0011_hold_node.sql",
+        "    if not pg_catalog.pg_try_advisory_xact_lock_shared({schema}.node_locks(), node::integer) then\n",
+        "    perform pg_catalog.pg_advisory_xact_lock_shared({schema}.node_locks(), node::integer);\n    if false then\n",
+        "binary(stores) & test(/^conformance::postgres::strangers::/)",
+    ),
+    of(
+        "strangers-keep-dead-nodes",
+        "migrations/postgres/0011_hold_node.sql",
+        "and (a.usesysid is null or",
+        "and (true or",
+        "package(jobwright-cli) & test(/grants::a_stranger_keeps_no_dead_node/)",
+    ),
+    of(
+        "readers-lock-ids",
+        "migrations/postgres/0010_new_ids.sql",
+        "revoke execute on function {schema}.new_ids(uuid[]) from public;\n",
+        "",
+        "package(jobwright-cli) & test(/grants::functions_with_their_owners_rights/)",
+    ),
+    of(
+        "outcomes-wait-for-whoever-locks-a-row",
+        "src/store/postgres/sql/fragment/briefly.sql",
+        "'300'",
+        "'0'",
+        "binary(stores) & test(/^conformance::postgres::locked_by_others::/)",
     ),
     of(
         "an-id-in-two-tables-stops-recovery",
@@ -69,8 +97,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "any-hand-out-is-taken-back",
         "src/store/postgres/sql/take_back.sql",
-        "and ((e.id, e.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true",
-        "and e.version is not null",
+        "and ((o.id, o.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true",
+        "and o.version is not null",
         "binary(stores) & test(/^model_replay::postgres::external::/)",
     ),
     of(

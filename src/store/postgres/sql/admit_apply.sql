@@ -1,5 +1,6 @@
 -- Applies the decisions of an admission pass. Permits are taken only for rows that still exist: anything else that may remove one waits for
 -- this statement, or came before it.
+-- A row that another transaction has locked is waited for briefly; the pass is then repeated without it (store/postgres/admission.rs).
 -- No joins: the ids find the rows, and an id's position in the array gives its values (settle.sql says why). `coalesce` keeps the planner
 -- away from the indexes on blocked rows.
 -- Its arrays are the jobs that are admitted (:blocked_ids and :waiting_ids); jobs with the keys of the permits that they take
@@ -14,25 +15,25 @@
 with moved as (
     -- Anything else that may change these rows waits for this statement, or came before it.
     update {schema}.job set admitted = true, blocked_on = null, share = null
-    where id = any (:blocked_ids::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
+    where {briefly} and id = any (:blocked_ids::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
     returning id, queue
 ),
 marked as (
     -- The delivery may already have come and gone, so the row is no longer hidden for it.
-    update {schema}.job set admitted = true, visible_at = null where id = any (:waiting_ids::uuid[]) and not admitted and coalesce(blocked_on, '') = '' returning id, queue
+    update {schema}.job set admitted = true, visible_at = null where {briefly} and id = any (:waiting_ids::uuid[]) and not admitted and coalesce(blocked_on, '') = '' returning id, queue
 ),
 turned as (
     update {schema}.job
     set blocked_on = (:turned_keys::text[])[array_position(:turned_ids::uuid[], id)], share = (:turned_shares::text[])[array_position(:turned_ids::uuid[], id)],
         admitted = admitted or (:turned_holds::text[])[array_position(:turned_ids::uuid[], id)] is not null
-    where id = any (:turned_ids::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
+    where {briefly} and id = any (:turned_ids::uuid[]) and coalesce(blocked_on, '') <> '' and lock_owner is null
     returning id, (:turned_holds::text[])[array_position(:turned_ids::uuid[], id)] as hold
 ),
 parked as (
     -- As above: the delivery may already have come and gone.
     update {schema}.job
     set blocked_on = (:parked_keys::text[])[array_position(:parked_ids::uuid[], id)], share = (:parked_shares::text[])[array_position(:parked_ids::uuid[], id)], visible_at = null
-    where id = any (:parked_ids::uuid[]) and lock_owner is null and not admitted and coalesce(blocked_on, '') = ''
+    where {briefly} and id = any (:parked_ids::uuid[]) and lock_owner is null and not admitted and coalesce(blocked_on, '') = ''
 ),
 taken as (
     insert into {schema}.permit (job_id, key)

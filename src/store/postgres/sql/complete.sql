@@ -6,7 +6,8 @@
 -- :node::int8, :ids::uuid[], :versions::int8[]
 --{all} with done as (
 delete from {schema}.job j
-where j.id = any (:ids::uuid[])
+where {briefly}
+  and j.id = any (:ids::uuid[])
   and j.lock_owner = :node
   and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true
 returning j.id

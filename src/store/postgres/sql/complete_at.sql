@@ -5,7 +5,8 @@
 -- :node::int8, :ids::uuid[], :versions::int8[], :locations::tid[]
 --{all} with done as (
 delete from {schema}.job j
-where j.ctid = any (:locations::tid[])
+where {briefly}
+  and j.ctid = any (:locations::tid[])
   and j.lock_owner = :node
   and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true
 returning j.id

@@ -4,7 +4,8 @@
 -- :reply_queue::text, :max_attempts::int4
 with done as materialized (
     delete from {schema}.external_job e
-    where e.id = any (:ids::uuid[])
+    where {briefly}
+      and e.id = any (:ids::uuid[])
       and e.version = (:versions::int8[])[array_position(:ids::uuid[], e.id)]
     returning e.id, e.kind, e.headers, e.admitted, array_position(:ids::uuid[], e.id) as n
 --{all}           , e.seq, e.queue, e.attempt, e.created_at, e.handed_at, e.options ->> 'tenant'::text as tenant

@@ -5,6 +5,7 @@
 --{all} with done as (
 delete from {schema}.job j
 where (select set_config('jobwright.ended', (:ids::uuid[])::text, true)) is not null
+  and {briefly}
   and j.ctid = any (:locations::tid[])
   and j.lock_owner = :node
   and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true

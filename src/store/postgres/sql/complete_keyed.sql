@@ -11,6 +11,7 @@ with done as (
     delete from {schema}.job j
     where (select set_config('jobwright.ended', case when :holding then (:ids::uuid[])::text else '' end, true)) is not null
       and (select set_config('jobwright.released', 'true', true)) is not null
+      and {briefly}
       and j.ctid = any (:locations::tid[])
       and j.lock_owner = :node
       and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true

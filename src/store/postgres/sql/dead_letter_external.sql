@@ -3,7 +3,8 @@
 -- :ids::uuid[], :versions::int8[], :seqs::int8[], :reasons::text[], :node::int8
 with gone as (
     delete from {schema}.external_job e
-    where e.id = any (:ids::uuid[])
+    where {briefly}
+      and e.id = any (:ids::uuid[])
       and e.version = (:versions::int8[])[array_position(:ids::uuid[], e.id)]
       and e.seq = (:seqs::int8[])[array_position(:ids::uuid[], e.id)]
     returning e.*, (:reasons::text[])[array_position(:ids::uuid[], e.id)] as why, 0 as cost

@@ -2,7 +2,8 @@
 -- :ids::uuid[], :seqs::int8[], :reasons::text[], :node::int8
 with gone as (
     delete from {schema}.timer_job t
-    where t.id = any (:ids::uuid[])
+    where {briefly}
+      and t.id = any (:ids::uuid[])
       and t.seq = (:seqs::int8[])[array_position(:ids::uuid[], t.id)]
     returning t.*, (:reasons::text[])[array_position(:ids::uuid[], t.id)] as why, 0 as cost
 ),

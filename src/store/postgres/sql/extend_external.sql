@@ -4,6 +4,7 @@
 update {schema}.external_job e
 set lease_until = clock_timestamp()
                       + coalesce((:leases_us::int8[])[array_position(:ids::uuid[], e.id)]::float8 * interval '1 microsecond', e.lease)
-where e.id = any (:ids::uuid[])
+where {briefly}
+  and e.id = any (:ids::uuid[])
   and e.version = (:versions::int8[])[array_position(:ids::uuid[], e.id)]
 returning e.id

@@ -6,5 +6,5 @@ set queue  = 'unreadable:' || case when octet_length(t.queue) <= 89 then t.queue
     due_at = '9999-01-01 00:00:00+00'::timestamptz,
     version = t.version::int8 & 2147483647::int8,
     {fit_numbers:t}
-where t.id = :id and t.seq = :seq and t.queue not like 'unreadable:%'
+where {briefly} and t.id = :id and t.seq = :seq and t.queue not like 'unreadable:%'
 returning t.id

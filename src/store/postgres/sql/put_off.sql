@@ -3,7 +3,7 @@
 with back as (
     update {schema}.job
     set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + :delay_us::float8 * interval '1 microsecond'
-    where id = :id and version = :version and lock_owner = :node
+    where {briefly} and id = :id and version = :version and lock_owner = :node
     returning blocked_on
 )
 insert into {schema}.unblock (key) select blocked_on from back where blocked_on is not null

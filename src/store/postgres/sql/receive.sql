@@ -3,12 +3,15 @@
 -- twice. The recorded digests of ids that are not new must be read by the next statement: this one can't see what was committed while it
 -- waited.
 -- An existing job of that id (sent without the broker) stays as it is.
+-- It waits for a lock for at most :lock_timeout, and is then tried without the message whose id another transaction has not decided about
+-- (store/postgres/receive.rs).
 -- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :digests::bytea[],
--- :options::jsonb[]
+-- :options::jsonb[], :lock_timeout::text
 with novel as (
     insert into {schema}.submission (id, digest)
     select s.id, s.digest
     from unnest(:id::uuid[], :digests::bytea[]) as s(id, digest)
+    where (select set_config('lock_timeout', :lock_timeout, true)) is not null
     order by s.id
     on conflict (id) do nothing
     returning id

@@ -3,7 +3,8 @@
 -- :holders::uuid[], :keys::text[]
 with gone as (
     delete from {schema}.permit p
-    where p.job_id = any (:holders::uuid[])
+    where {briefly}
+      and p.job_id = any (:holders::uuid[])
       and ((p.job_id, p.key) in (select * from unnest(:holders::uuid[], :keys::text[]))) is true
       and p.node is null
       and {orphaned:p}

@@ -11,7 +11,8 @@ with back as (
                                                                   'error', (:error_texts::text[])[array_position(:ids::uuid[], j.id)],
                                                                   'detail', (:details::text[])[array_position(:ids::uuid[], j.id)]))
                  end
-    where j.id = any (:ids::uuid[])
+    where {briefly}
+      and j.id = any (:ids::uuid[])
       and j.lock_owner = :node
       and j.version = (:versions::int8[])[array_position(:ids::uuid[], j.id)]
     returning j.id, j.blocked_on

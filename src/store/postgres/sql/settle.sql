@@ -6,7 +6,8 @@
 -- :node::int8, :ids::uuid[], :versions::int8[], :verdicts::text[], :delays_us::int8[], :error_texts::text[], :details::text[]
 with taken as (
     delete from {schema}.job j
-    where j.id = any (:ids::uuid[])
+    where {briefly}
+      and j.id = any (:ids::uuid[])
       and j.lock_owner = :node
       and j.version = (:versions::int8[])[array_position(:ids::uuid[], j.id)]
     returning j.*, array_position(:ids::uuid[], j.id) as n

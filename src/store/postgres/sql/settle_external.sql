@@ -3,7 +3,8 @@
 -- :ids::uuid[], :versions::int8[], :verdicts::text[], :delays_us::int8[], :error_texts::text[], :details::text[]
 with taken as (
     delete from {schema}.external_job e
-    where e.id = any (:ids::uuid[])
+    where {briefly}
+      and e.id = any (:ids::uuid[])
       and e.version = (:versions::int8[])[array_position(:ids::uuid[], e.id)]
     returning e.*, array_position(:ids::uuid[], e.id) as n
 ),
