@@ -98,9 +98,9 @@ async fn of_an_open_transaction(is_kept: bool) {
     door.stored_soon(COUNT).await;
     assert_eq!(door.site.db.jobs().count(JobState::Waiting).await, COUNT);
     if is_kept {
-        open.commit().await
+        open.commit().await;
     } else {
-        open.release().await
+        open.release().await;
     }
     for id in if is_kept { vec![first, second] } else { vec![second] } {
         // Another job has the key.

@@ -180,7 +180,7 @@ async fn the_first_schema_becomes_the_newest_under_load() {
         .unwrap();
     eventually(PATIENCE, async || executor.stats().done == left).await;
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
-    let started = started.lock().unwrap();
+    let started = started.lock().unwrap().clone();
     assert_eq!(started.len() as u64, left);
     assert!(started.values().all(|&times| times == 1), "{started:?}");
     let timers = "select count(*) from timer_job where queue = 'default'";

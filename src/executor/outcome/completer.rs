@@ -165,7 +165,9 @@ impl Completer {
         let locked = self.recorder().locked(&fences).await;
         let (held, free): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|outcome| locked.contains_key(&outcome.fence().id));
-        held.into_iter().for_each(|outcome| waiting.held.put(outcome));
+        for outcome in held {
+            waiting.held.put(outcome);
+        }
         due.extend(free);
         due.into_iter().map(Completion::from).collect()
     }

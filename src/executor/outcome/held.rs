@@ -89,7 +89,9 @@ mod tests {
             assert!(held.due(Instant::now() + pause - Duration::from_millis(1)).is_empty());
             let due = held.due(Instant::now() + pause);
             assert_eq!(due.len(), 2, "after {pause:?}");
-            due.into_iter().for_each(|outcome| held.put(outcome));
+            for outcome in due {
+                held.put(outcome);
+            }
         }
         held.waiting.retain(|(_, outcome)| outcome.fence() == other);
         held.decided([mine].into_iter());

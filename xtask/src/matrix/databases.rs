@@ -18,7 +18,7 @@ pub(crate) struct Database {
     /// The role that uses the database.
     role: &'static str,
     /// Its database.
-    database: &'static str,
+    dbname: &'static str,
     /// Statements of an administrator in that database.
     inside: &'static [&'static str],
 }
@@ -29,8 +29,6 @@ pub(crate) const DATABASES: [Database; 2] = [
         why: "logical decoding of all tables, and defaults of the database that change what statements mean, print or plan",
         settings: "wal_level = logical",
         set_up: &[
-            "alter database postgres set default_transaction_isolation = 'serializable'",
-            "alter database postgres set default_transaction_deferrable = on",
             "alter database postgres set datestyle = 'German, DMY'",
             "alter database postgres set intervalstyle = 'sql_standard'",
             "alter database postgres set timezone = 'Asia/Kathmandu'",
@@ -46,11 +44,10 @@ pub(crate) const DATABASES: [Database; 2] = [
             "alter database postgres set join_collapse_limit = 1",
             "alter database postgres set work_mem = '64kB'",
             "alter database postgres set client_min_messages = 'debug1'",
-            "alter database postgres set idle_in_transaction_session_timeout = '20s'",
             "alter database postgres set lc_messages = 'C'",
         ],
         role: "postgres",
-        database: "postgres",
+        dbname: "postgres",
         inside: &["create publication everything for all tables"],
     },
     Database {
@@ -66,7 +63,7 @@ pub(crate) const DATABASES: [Database; 2] = [
             "alter role service set idle_session_timeout = '30s'",
         ],
         role: "service",
-        database: "service",
+        dbname: "service",
         inside: &[
             "revoke all on schema public from public",
             "alter default privileges for role service revoke execute on functions from public",
@@ -95,9 +92,9 @@ impl Database {
             server.execute("postgres", statement)?;
         }
         for statement in self.inside {
-            server.execute(self.database, statement)?;
+            server.execute(self.dbname, statement)?;
         }
-        let url = server.url_of(self.role, self.database)?;
+        let url = server.url_of(self.role, self.dbname)?;
         Ok((server, url))
     }
 }
