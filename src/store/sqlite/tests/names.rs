@@ -19,6 +19,19 @@ async fn seen(store: &Sqlite, node: NodeId) -> Option<NodeHeartbeat> {
     store.node_heartbeats().await.unwrap().into_iter().find(|seen| seen.node == node)
 }
 
+/// Waits until a new file has a later time than now: the system gives files a clock that lags behind by some milliseconds.
+fn until_files_are_later(temp: &TempFile) {
+    let (now, probe) = (std::time::SystemTime::now(), temp.0.join("probe"));
+    for _ in 0..1_000_000 {
+        std::fs::write(&probe, "").unwrap();
+        let created = std::fs::metadata(&probe).unwrap().created();
+        std::fs::remove_file(&probe).unwrap();
+        if !created.is_ok_and(|created| created <= now) {
+            return;
+        }
+    }
+}
+
 fn names(temp: &TempFile) -> Vec<String> {
     let mut names: Vec<_> =
         std::fs::read_dir(&temp.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -145,6 +158,7 @@ async fn nodes_that_were_copied_are_judged() {
     let temp = TempFile::new();
     let original = temp.patient().await;
     let node = node(&original).await;
+    until_files_are_later(&temp);
     let copy = temp.0.join("copy.db");
     temp.stranger().execute("vacuum into ?1", [copy.to_str().unwrap()]).unwrap();
     if std::fs::metadata(&copy).unwrap().created().is_err() {
