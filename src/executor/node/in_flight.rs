@@ -183,17 +183,24 @@ impl InFlight {
                 released();
             }
         };
-        let mut failed = None;
-        for (claim, ids) in std::mem::take(named) {
-            match store.release_claimed(node, claim, &ids).await {
+        let (mut locked, mut failed) = (Vec::new(), None);
+        while let Some((claim, ids)) = named.last() {
+            match store.release_claimed(node, *claim, ids).await {
                 Ok(count) => tell(count),
                 // A row that another transaction has locked must not keep the others.
-                Err(error) => {
-                    named.push((claim, ids));
+                Err(error) if error.is_undecided() => {
+                    locked.push((*claim, ids.clone()));
                     failed = Some(error);
                 }
+                // In an outage each of them would wait for its deadline.
+                Err(error) => {
+                    named.append(&mut locked);
+                    return Err(error);
+                }
             }
+            named.pop();
         }
+        named.append(&mut locked);
         if all {
             tell(self.release_unknown(store, node).await?);
         }

@@ -144,3 +144,55 @@ async fn what_nobody_suspects_is_found_now_and_then() {
     sleep(Duration::from_secs(6 * 60)).await;
     assert!(!node.is_owned(&job).await);
 }
+
+/// Answers in the order of these errors, then with success.
+#[derive(Default)]
+struct Answers {
+    errors: Mutex<Vec<crate::Error>>,
+    calls: Mutex<Vec<ClaimNumber>>,
+}
+
+#[async_trait::async_trait]
+impl Recovery for Answers {
+    async fn release_claimed(&self, _: NodeId, claim: ClaimNumber, _: &[JobId]) -> crate::Result<u64> {
+        self.calls.lock().unwrap().push(claim);
+        self.errors.lock().unwrap().pop().map_or(Ok(1), Err)
+    }
+
+    async fn node_heartbeats(&self) -> crate::Result<Vec<crate::store::NodeHeartbeat>> {
+        unreachable!()
+    }
+
+    async fn declare_dead(&self, _: &[crate::store::NodeHeartbeat]) -> crate::Result<Vec<NodeId>> {
+        unreachable!()
+    }
+
+    async fn release_lost(&self, _: usize, _: Option<std::num::NonZeroU32>) -> crate::Result<crate::store::Released> {
+        unreachable!()
+    }
+
+    async fn release_unknown(&self, _: NodeId, _: &[Fence], _: Option<ClaimNumber>) -> crate::Result<u64> {
+        unreachable!()
+    }
+
+    async fn expire_external(&self, _: usize) -> crate::Result<crate::store::Released> {
+        unreachable!()
+    }
+}
+
+/// A lock is about one of them, an outage about all.
+#[tokio::test]
+async fn a_lock_keeps_one_claim_and_an_outage_is_waited_for_once() {
+    let named = || (1..=3).map(|n| (ClaimNumber::new(n), vec![JobId::new()])).collect::<Vec<_>>();
+    let error = || crate::Error::new(crate::error::ErrorKind::Unreachable, "no answer");
+    for (error, calls, left) in [(error().undecided(), 3, vec![3]), (error(), 1, vec![1, 2, 3])] {
+        let answers = Arc::new(Answers { errors: Mutex::new(vec![error]), ..Answers::default() });
+        let (store, mut named): (Arc<dyn Recovery>, _) = (answers.clone(), named());
+        InFlight::default().give_back(&store, NodeId(1), &mut named, false, &|| ()).await.unwrap_err();
+        assert_eq!(answers.calls.lock().unwrap().len(), calls);
+        assert_eq!(
+            named.iter().map(|(claim, _)| *claim).collect::<Vec<_>>(),
+            left.into_iter().map(ClaimNumber::new).collect::<Vec<_>>()
+        );
+    }
+}
