@@ -33,6 +33,7 @@ const KEPT_ERRORS: &str = include_str!("sql/fragment/kept_errors.sql");
 const FIT_NUMBERS: &str = include_str!("sql/fragment/fit_numbers.sql");
 const FIT_OPTIONS: &str = include_str!("sql/fragment/fit_options.sql");
 const BRIEFLY: &str = include_str!("sql/fragment/briefly.sql");
+const TAKEN_BACK: &str = include_str!("sql/fragment/taken_back.sql");
 
 /// The conditions of a [`JobFilter`](crate::store::JobFilter) on every row. Each statement applies the states itself.
 const OWN_FILTER: &str = include_str!("sql/filter.sql");
@@ -71,8 +72,9 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let parts =
         [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
     let [may_start, uncovered, counted, uncounted_usage, renewed, state, covers, queue_open] = parts;
-    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY].map(without_comments);
-    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned, briefly] = parts;
+    let parts =
+        [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY, TAKEN_BACK].map(without_comments);
+    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned, briefly, taken_back] = parts;
     let mut sql = sql
         .replace("{buried}", &buried)
         .replace("{fit_options}", &fit_options)
@@ -83,7 +85,8 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{renewed}", &renewed)
         .replace("{ttl}", &ttl)
         .replace("{state}", &state)
-        .replace("{briefly}", &briefly);
+        .replace("{briefly}", &briefly)
+        .replace("{taken_back}", taken_back.trim_end());
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &covers.replace("{row}", row));
     }
@@ -167,8 +170,8 @@ statements! {
     complete_and_claim_next, remove, remove_all, settle, release, put_off, held_jobs, lock_holders, promote, expire_jobs, travel, register_node,
     heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost, release_unknown,
     release_unknown_free, release_claimed, handlers_ended, unknown_terminating, claimed_terminating, lost_terminating, forget_nodes, retire_node,
-    server, report_broker, report_left_alone, takes_writes, hand_out, report_key, take_back, take_back_locked, complete_external, settle_external, extend_external,
-    external_late, expire_external, receive, submission_digests, remember_submissions, prune_submissions, maintenance_due, repair_unblocks,
+    server, report_broker, report_left_alone, takes_writes, hand_out, report_key, take_back, take_back_locked, complete_external,
+    settle_external, extend_external, external_late, expire_external, receive, submission_digests, remember_submissions, prune_submissions, maintenance_due, repair_unblocks,
     repair_rates, repair_leases, repair_lives, repair_timer_lives, repair_retries, repair_uniques, clock_skew, admit_check, admit_lock,
     admit_candidates, admit_usage, admit_apply, aging_queues, age, prune_rate_log, permit_faults, overdue_unblocks, rules, put_rule, live_nodes,
     permit_running, notify, status_queues, status_nodes, list, show, show_bare, show_external, count, count_some, retry, retry_spread,

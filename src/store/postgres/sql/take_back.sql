@@ -1,6 +1,5 @@
 -- Makes rows wait again that were handed out and did not arrive. A report that comes nevertheless finds no row.
 -- A row that another transaction has locked is passed over: take_back_locked.sql follows for it.
--- The token is longer than the number of a claim. 31 bits of it stay in the row, so that earlier deliveries no longer match.
 -- :ids::uuid[], :versions::int8[]
 with back as (
     delete from {schema}.external_job e
@@ -13,8 +12,4 @@ with back as (
     ))
     returning e.*
 )
-insert into {schema}.job ({carried}, version, attempt, errors, options, admitted)
-select {carried}, version & 2147483647::int8, greatest(attempt - 1, 0), errors, options, admitted
-from back
-on conflict (id) do nothing
-returning id
+{taken_back}

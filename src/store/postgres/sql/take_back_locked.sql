@@ -7,8 +7,4 @@ with back as (
       and ((e.id, e.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true
     returning e.*
 )
-insert into {schema}.job ({carried}, version, attempt, errors, options, admitted)
-select {carried}, version & 2147483647::int8, greatest(attempt - 1, 0), errors, options, admitted
-from back
-on conflict (id) do nothing
-returning id
+{taken_back}
