@@ -134,13 +134,16 @@ fn statement_timeout(config: &DatabaseConfig) -> Duration {
 
 /// Returns the settings of the engine's connections. Their statements must use indexes whatever the statistics say: on a queue that was
 /// empty when last analysed, a sequential scan looks cheap but reads every row that died since. Warnings must also get through, because
-/// they report a server's doubts about a commit. Nothing that others have put into a schema of the role's search path may get into them.
+/// they report a server's doubts about a commit. Nothing that others have put into a schema of the role's search path may get into them. What
+/// a role or a database may have as its default, and the plans rely on, is set too: a claim that scans in another way locks jobs before its node.
 pub(super) fn engine_session(config: &DatabaseConfig) -> Option<String> {
     // A pooler shares sessions, so settings made there would leak to other clients.
     (!config.pgbouncer).then(|| {
         format!(
-            "set search_path = pg_catalog, pg_temp; set statement_timeout = {}; set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \
-             set plan_cache_mode = force_generic_plan; set default_transaction_isolation = 'read committed'; \
+            "set search_path = pg_catalog, pg_temp; set statement_timeout = {}; set lock_timeout = 0; \
+             set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \
+             set enable_indexscan = on; set enable_tidscan = on; set enable_nestloop = on; \
+             set join_collapse_limit = 8; set from_collapse_limit = 8; set plan_cache_mode = force_generic_plan; set default_transaction_isolation = 'read committed'; \
              set client_min_messages = warning",
             statement_timeout(config).as_millis()
         )
