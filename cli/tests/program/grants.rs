@@ -255,8 +255,10 @@ fn a_reader_can_not_use_the_functions_of_triggers() {
 /// who needs it. A reader with `new_ids` could lock any id, and stop all submissions behind one.
 #[test]
 fn functions_with_their_owners_rights_are_granted_one_by_one() {
-    let Some(roles) = Roles::create() else { return };
-    let schema = roles.sandbox.schema().unwrap();
+    // What is for everybody in a database like any other. Those of the roles below take that away.
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    sandbox.run(&["migrate"]).success();
+    let schema = sandbox.schema().unwrap();
     let stranger = format!("jobwright_stranger_{}", uuid());
     as_owner(&format!("create role \"{stranger}\"; grant usage on schema {schema} to \"{stranger}\"")).unwrap();
     let asked = as_owner(&format!(
@@ -273,6 +275,8 @@ fn functions_with_their_owners_rights_are_granted_one_by_one() {
     asked.unwrap();
     dropped.unwrap();
     // Those that need it have it, by the document.
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.sandbox.schema().unwrap();
     for (_, name) in &roles.names[..2] {
         as_owner(&format!("set role \"{name}\"; select * from {schema}.new_ids(array[gen_random_uuid()])")).unwrap();
     }

@@ -29,6 +29,9 @@ pub(crate) async fn other_rules_count_what_runs<const POOLED: bool>(db: &Pg<POOL
     // The rule of all queues does not apply to a queue with a rule of its own: nothing changes.
     rule(&store, Rule::new(Scope::Queue, "*").paused(true)).await;
     rule(&store, Rule::new(Scope::Queue, "*")).await;
+    // Nor does a limit of another queue.
+    rule(&store, Rule::new(Scope::Queue, "elsewhere").running(1)).await;
+    assert_eq!(permits(db).await, 0, "claims no longer count what they counted");
     let third = claim(&store, node, 8, &queue(2)).await;
     assert_eq!(
         third.allowed,
