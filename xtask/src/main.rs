@@ -48,7 +48,7 @@ Commands:
   ci                everything a change has to pass: format, `rooms`, clippy, the library with fewer features, cargo-deny,
                     rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
   nightly           what `ci` leaves out because it takes long and seldom fails: the tests with random faults, `model`,
-                    `matrix --brief`, `ha`, `msrv`, `package`
+                    `matrix --brief`, `ha`, whether `mutants` compiles, `msrv`, `package`
   release           everything before a release, in some hours: those tests for much longer, `model --deep`, `matrix`,
                     `ha --patroni`, `ha --hosts`, `msrv`, `package`, cargo-semver-checks, `mutants`, `fuzz`
   rooms [--edges [PREFIX]]

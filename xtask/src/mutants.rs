@@ -147,6 +147,17 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     report.step(&format!("{} defects", wanted.len()), || hunt(&wanted, &urls));
 }
 
+/// Compiles the copy with all defects in it. A defect whose text still fits its place may name what has moved.
+pub(crate) fn compile(report: &mut Report) {
+    report.step("planted defects compile", || {
+        plant::tree(&all())?;
+        let mut command =
+            run::cargo(["check", "--package", "jobwright", "--package", "jobwright-cli", "--all-features"]);
+        command.current_dir(plant::folder()).env("CARGO_TARGET_DIR", plant::target()).env_remove("CARGO_MANIFEST_DIR");
+        run::run(&mut command, run::CARGO)
+    });
+}
+
 /// Returns a command that runs the filtered tests in the copy.
 fn nextest(urls: &Urls, filter: &str) -> Command {
     let mut command = run::cargo([

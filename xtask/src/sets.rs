@@ -14,6 +14,7 @@ pub(crate) fn nightly() -> Result<()> {
     tests(&mut report, test::LEFT_OUT, &[]);
     matrix::steps(&matrix::Options { brief: true, ..matrix::Options::default() }, &mut report);
     ha::steps(&ha::Options::default(), &mut report);
+    mutants::compile(&mut report);
     toolchain(&mut report);
     report.finish()
 }

@@ -68,12 +68,9 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let sql = lines.collect::<Vec<_>>().join("\n");
     let kept = HistoryOutcome::ALL.iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
-    // A fragment is inserted within a line, where a comment would hide what follows.
-    let parts =
-        [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
+    let parts = [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(fragment);
     let [may_start, uncovered, counted, uncounted_usage, renewed, state, covers, queue_open] = parts;
-    let parts =
-        [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY, TAKEN_BACK].map(without_comments);
+    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY, TAKEN_BACK].map(fragment);
     let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned, briefly, taken_back] = parts;
     let mut sql = sql
         .replace("{buried}", &buried)
@@ -107,6 +104,11 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{schema}", &format!("\"{schema}\""))
         .replace("{channel}", &channel(schema))
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
+}
+
+/// A fragment is inserted within a line, where a comment would hide what follows.
+fn fragment(text: &'static str) -> String {
+    without_comments(text)
 }
 
 fn without_comments(sql: &str) -> String {

@@ -322,7 +322,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "the-one-to-blame-comes-before-the-others",
         "src/executor/broker/external.rs",
         "let taken = self.take_back(&back).await;",
-        "if $on {\n            self.spend(&unanswered).await?;\n        }\n        $was",
+        "if $on {\n            self.spend(&refused).await?;\n        }\n        $was",
         "binary(system) & test(/^delivery::/) & test(/undelivered_jobs::jobs_are_taken_back/)",
     ),
     of(
@@ -343,14 +343,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "events-of-any-size-are-relayed-together",
         "src/executor/broker/relay.rs",
         "limit: self.batch_sizer.count(),",
-        "limit: if $on { super::BATCH } else { self.batch_sizer.count() },",
+        "limit: if $on { crate::executor::broker::mode::BATCH } else { self.batch_sizer.count() },",
         "binary(system) & test(/^delivery::/) & test(/large_messages::large_events/)",
     ),
     of(
         "jobs-of-any-size-are-handed-out-together",
         "src/executor/broker/external.rs",
         "room.min(batch_sizer.count())",
-        "room.min(if $on { super::BATCH } else { batch_sizer.count() })",
+        "room.min(if $on { crate::executor::broker::mode::BATCH } else { batch_sizer.count() })",
         "binary(system) & test(/^delivery::/) & test(/large_messages::large_jobs/)",
     ),
     of(

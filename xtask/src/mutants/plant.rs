@@ -17,11 +17,16 @@ const MODULE: &str = "src/planted.rs";
 const ROOT: &str = "src/lib.rs";
 
 /// Where stores take up the text of a file of SQL: what stands there, and what in the copy.
-const HOOKS: [(&str, &str, &str); 4] = [
+const HOOKS: [(&str, &str, &str); 5] = [
     (
         "src/store/postgres/statements.rs",
         "include_str!(concat!(\"sql/\", stringify!($name), \".sql\"))",
         "crate::planted::sql(include_str!(concat!(\"sql/\", stringify!($name), \".sql\")))",
+    ),
+    (
+        "src/store/postgres/statements.rs",
+        "    without_comments(text)\n",
+        "    without_comments(crate::planted::sql(text))\n",
     ),
     (
         "src/store/postgres/migrate.rs",
