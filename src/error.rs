@@ -54,6 +54,9 @@ pub enum ErrorKind {
     /// The file of an embedded database was moved, removed or replaced while it was open (`JW-REPLACED`). Writes from here on are lost:
     /// stop, and open the file again.
     Replaced,
+    /// The database is a copy of another installation's, or the queues of the broker belong to another installation (`JW-INSTALLATION`). Nothing was
+    /// taken. The message says how to go on.
+    Installation,
     /// The broker refused a request: missing rights, or a queue that is missing or declared differently (`JW-BROKER`).
     Broker,
 }
@@ -77,6 +80,7 @@ impl ErrorKind {
             Self::Database => "JW-DATABASE",
             Self::LeaseLost => "JW-LEASE-LOST",
             Self::Replaced => "JW-REPLACED",
+            Self::Installation => "JW-INSTALLATION",
             Self::Broker => "JW-BROKER",
         }
     }

@@ -30,7 +30,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::Left(_) => 4,
             Self::Library(error) => match error.kind() {
-                ErrorKind::Config | ErrorKind::Invalid => 2,
+                ErrorKind::Config | ErrorKind::Invalid | ErrorKind::Installation => 2,
                 ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy => 3,
                 _ => 1,
             },

@@ -19,6 +19,8 @@ pub(super) enum Failure {
     Differs(String),
     /// 403: a permission is missing.
     Forbidden(String),
+    /// The queues belong to another installation.
+    Foreign(String),
     /// Another error from the broker.
     Refused(String),
     /// No connection.
@@ -34,6 +36,7 @@ impl Failure {
             Self::Timeout(after) => {
                 Error::new(ErrorKind::Timeout, format!("can't {tried}: the broker did not answer within {after:?}"))
             }
+            Self::Foreign(why) => Error::new(ErrorKind::Installation, format!("can't {tried}: {why}")),
             Self::Missing(why) | Self::Differs(why) | Self::Forbidden(why) | Self::Refused(why) => {
                 Error::new(ErrorKind::Broker, format!("can't {tried}: {why}"))
             }
@@ -43,9 +46,12 @@ impl Failure {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Timeout(after) => format!("no answer within {after:?}"),
-            Self::Missing(why) | Self::Differs(why) | Self::Forbidden(why) | Self::Refused(why) | Self::Lost(why) => {
-                why.clone()
-            }
+            Self::Missing(why)
+            | Self::Differs(why)
+            | Self::Forbidden(why)
+            | Self::Foreign(why)
+            | Self::Refused(why)
+            | Self::Lost(why) => why.clone(),
         }
     }
 }

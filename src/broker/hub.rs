@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::address::Addresses;
 use super::failure::Failure;
+use super::member::Member;
 use super::message::QueueRole;
 use super::mode::{BrokerMode, ModeTracker, Side};
 use super::names::Names;
@@ -38,6 +39,8 @@ pub(super) struct Hub {
     pub(super) no_more_connections: AtomicBool,
     /// The channel that asks for depths, with the number of its session.
     pub(super) asking: Mutex<Option<(u64, Channel)>>,
+    /// The installation whose executors use this handle. Whoever opens a connection for consuming holds it until that was asked.
+    pub(super) member: Mutex<Member>,
     /// Cancelled when there is to be no new work. Subscriptions and the publisher end.
     pub(super) stop: CancellationToken,
     /// Cancelled when the connections are to end.
@@ -60,6 +63,7 @@ impl Hub {
             renew: AtomicBool::new(false),
             no_more_connections: AtomicBool::new(false),
             asking: Mutex::default(),
+            member: Mutex::default(),
             stop: CancellationToken::new(),
             hang_up: CancellationToken::new(),
             workers: TaskTracker::new(),

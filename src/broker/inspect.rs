@@ -81,7 +81,7 @@ impl Broker {
                 Err(failure) => return Err(failure.into_error(&format!("delete {:?}", part.name))),
             }
         }
-        Ok(())
+        self.unmark().await.map_err(|failure| failure.into_error("take the mark of the queues away"))
     }
 
     async fn delete(&self, part: &Declaration) -> Result<(), Failure> {

@@ -116,7 +116,11 @@ impl Isolated<'_> {
     /// Whether the broker ended channel or connection because of the message.
     async fn is_refusal(&self, failure: &Failure) -> bool {
         match failure {
-            Failure::Missing(_) | Failure::Differs(_) | Failure::Forbidden(_) | Failure::Refused(_) => true,
+            Failure::Missing(_)
+            | Failure::Differs(_)
+            | Failure::Forbidden(_)
+            | Failure::Foreign(_)
+            | Failure::Refused(_) => true,
             // It was cut off without a word. The message is to blame if the broker still answers on the other connection.
             Failure::Lost(_) => match self.hub.session(Side::Publish) {
                 Ok(session) => match session.channel().await {

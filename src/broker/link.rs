@@ -10,6 +10,7 @@ use lapin::Event;
 use super::failure::Failure;
 use super::hub::Hub;
 use super::mode::{CLOSED, LinkState, Side};
+use super::ownership;
 use super::session::Session;
 use crate::backoff::Reconnect;
 
@@ -83,7 +84,16 @@ async fn attend(hub: &Hub, side: Side, session: &Arc<Session>) -> Option<String>
     // The only listener of this connection: an event reaches only one.
     let mut events = pin!(session.connection().events_listener());
     let mut look = tokio::time::interval(LOOK);
-    hub.line(side).send_replace(Some(session.clone()));
+    if side == Side::Consume {
+        let mut member = hub.member.lock().await;
+        if let Err(failure) = ownership::ask(hub, session, &mut member).await {
+            return Some(failure.text());
+        }
+        // Still under the lock, so no executor of another installation slips in between.
+        hub.line(side).send_replace(Some(session.clone()));
+    } else {
+        hub.line(side).send_replace(Some(session.clone()));
+    }
     hub.mode_tracker.set(side, LinkState::Up);
     // Errors of channels arrive here too, and mean nothing for the connection.
     let mut last = None;

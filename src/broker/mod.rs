@@ -3,6 +3,7 @@
 
 mod acks;
 mod address;
+mod claiming;
 mod declare;
 mod dedicated;
 mod direct;
@@ -12,9 +13,11 @@ mod hub;
 mod inspect;
 mod isolated;
 mod link;
+mod member;
 mod message;
 mod mode;
 mod names;
+mod ownership;
 mod prefetch_window;
 mod publisher;
 mod rejected;
@@ -34,6 +37,7 @@ pub(crate) use self::isolated::Alone;
 pub(crate) use self::message::{Incoming, Outgoing, Published, QueueRole, Tag};
 pub use self::mode::BrokerMode;
 pub use self::names::Names;
+pub use self::ownership::Ownership;
 pub use self::rejected::{RejectedMessage, RejectedMessages, RejectedQueue};
 pub use self::stats::BrokerStats;
 pub(crate) use self::subscription::Subscription;

@@ -55,6 +55,16 @@ impl Names {
         format!("{}.nowhere", self.prefix)
     }
 
+    /// Returns the exchange that marks to which installation all of these belong.
+    pub fn owner(&self) -> String {
+        format!("{}.owner", self.prefix)
+    }
+
+    /// Returns the alternate exchange of that mark, for an installation whose id begins with these digits.
+    pub(super) fn owned_by(&self, digits: &str) -> String {
+        format!("{}.owner.{digits}", self.prefix)
+    }
+
     /// Returns the exchange and queue for deliveries and handed-out jobs that can't be used.
     pub fn dead(&self) -> String {
         format!("{}.dead", self.prefix)

@@ -26,6 +26,19 @@ pub async fn depth(broker: &Broker, queue: &str) -> Result<Option<Depth>> {
     broker.depth(queue).await
 }
 
+/// Makes a handle one of an executor of this installation.
+///
+/// # Errors
+/// When the queues belong to another one.
+pub async fn belong_to(broker: &Broker, installation: &str) -> Result<()> {
+    broker.belong_to(installation).await
+}
+
+/// Returns the exchanges that mark the queues as those of the installation whose executors use a handle.
+pub async fn marks(broker: &Broker) -> Vec<String> {
+    broker.marks().await
+}
+
 /// Makes sure that the queues and exchanges of a role exist.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 mod faults_alarm;
 mod faults_network;
 mod faults_server;
+mod ownership;
 mod publishing;
 mod receiving;
 mod rights;
