@@ -11,9 +11,9 @@ use crate::job::{JobId, Limits, NodeId};
 use crate::message::{MessageServices, ScheduleService, WakeUp};
 use crate::store::job_operations::check_name;
 use crate::store::{
-    Action, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry, HistoryFilter,
-    JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus, OperatorOptions, Page, QueueStatus,
-    Released, RetryOptions, Rule, Scope, StatusReport, Store,
+    Action, Adoption, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry,
+    HistoryFilter, Installation, JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus,
+    OperatorOptions, Page, QueueStatus, Released, RetryOptions, Rule, Scope, StatusReport, Store,
 };
 
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
@@ -355,6 +355,26 @@ impl Admin {
         let released = self.jobs.evict(node, Some(&*self.by)).await;
         self.wakeup.notify([Hint::Any]);
         released
+    }
+
+    /// Makes a database that is a copy an installation of its own: it gets a new id, and a new key for the tokens of hand-outs. Executors run on
+    /// a copy only after that. It needs the rights of the schema's owner. `None`: this database knows no installations.
+    ///
+    /// # Errors
+    /// When this is a dry run, or the database does not answer or refuses.
+    pub async fn adopt_copy(&self) -> Result<Option<Installation>> {
+        self.meant("adopt a database")?;
+        self.jobs.adopt(Adoption::Copy, Some(&*self.by)).await
+    }
+
+    /// Records that the installation of this database is here now, and keeps its id: for a database that takes the place of the one from which
+    /// it was copied. The other must be gone for good. It needs the rights of the schema's owner.
+    ///
+    /// # Errors
+    /// As [`adopt_copy`](Self::adopt_copy).
+    pub async fn adopt_moved(&self) -> Result<Option<Installation>> {
+        self.meant("adopt a database")?;
+        self.jobs.adopt(Adoption::Moved, Some(&*self.by)).await
     }
 
     fn meant(&self, what: &str) -> Result<()> {

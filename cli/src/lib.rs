@@ -28,7 +28,8 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::args::{Cli, Command};
 use crate::commands::{
-    audit, broker, doctor, grants as granting, jobs, migrate, nodes, queues, rules, schedules, send, status, worker,
+    adopt, audit, broker, doctor, grants as granting, jobs, migrate, nodes, queues, rules, schedules, send, status,
+    worker,
 };
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -73,6 +74,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Demo(args) => demo::run(args, cli.database_url, cli.amqp_url).await,
         Command::Migrate(args) => migrate::run(&load()?, &args).await,
         Command::Grants(args) => granting::run(&load()?, &args).await,
+        Command::Adopt(args) => adopt::run(&load()?, args).await,
         Command::Worker(args) => worker::run(&load()?, &args).await,
         Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
         Command::Status(args) => status::run(&load()?, &args).await,

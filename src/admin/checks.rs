@@ -2,7 +2,7 @@
 
 use super::Admin;
 use crate::error::Result;
-use crate::store::{AdmissionLag, MigrationStatus, SkewedRows, UnreadableRow};
+use crate::store::{AdmissionLag, Installation, MigrationStatus, SkewedRows, UnreadableRow};
 
 impl Admin {
     /// Says which database this is and where, without a password.
@@ -17,6 +17,14 @@ impl Admin {
     /// When the database does not answer, or its schema is not one of this build or of a later one that it runs on.
     pub async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
         self.jobs.migration_status().await
+    }
+
+    /// Returns to which installation the database belongs, and whether it is where that was made. `None`: this database knows no installations.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn installation(&self) -> Result<Option<Installation>> {
+        self.jobs.installation().await
     }
 
     /// Describes faults of the permits: one that no job holds, one that an admitted job lacks, more than a group may have, or jobs blocked on a key

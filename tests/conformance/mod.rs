@@ -22,6 +22,7 @@ mod hints;
 mod history;
 mod idempotence;
 mod idle_load;
+mod installations;
 mod job_operations;
 mod large_batches;
 mod limits;
@@ -422,6 +423,9 @@ conformance! {
         }
     }
     sql {
+        installations {
+            an_id_stays_until_a_copy_is_adopted
+        }
         bulk_operations {
             run_again_in_many_transactions
             run_again_one_after_the_other_in_many_transactions

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobwright::broker::Names;
+use jobwright::broker::{Names, testing};
 use jobwright::store::{JobState, Store};
 use jobwright::{
     Broker, BrokerConfig, CommandExecutor, ExecutorBuilder, ExecutorConfig, JobId, MessageServices, NewJob, Outcome,
@@ -171,11 +171,12 @@ impl<W: World> Drop for Site<W> {
     fn drop(&mut self) {
         let brokers = std::mem::take(&mut *self.brokers.lock().unwrap());
         let (url, queues) = (self.url.clone(), self.all_queues());
-        let exchanges = [self.names().events(), self.names().dead()];
+        let mut exchanges = vec![self.names().events(), self.names().dead()];
         let (private, runtime) = (self.private, self.runtime.clone());
         let clean = move || {
             runtime.block_on(async {
                 for broker in &brokers {
+                    exchanges.extend(testing::marks(broker).await);
                     broker.close(Duration::from_millis(500)).await;
                 }
             });

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use jobwright::broker::RejectedQueue;
 
-use super::OutputArgs;
+use super::{ClaimArgs, OutputArgs};
 use crate::grants::Purpose;
 
 pub(super) const BROKER_HELP: &str = "\
@@ -32,6 +32,11 @@ pub(crate) enum BrokerCommand {
     /// Show what would be declared, without asking the broker.
     #[command(after_help = "Example:\n  jobwright broker show --output json")]
     Show(BrokerArgs),
+    /// Mark the queues of the prefix as those of this database's installation. Workers that may configure them do it on their own.
+    #[command(
+        after_help = "Executors of another installation are refused then, such as those of a restored copy. It needs the database, and a user of\nthe broker who may configure and write the names of the prefix.\n\nExample:\n  jobwright --amqp-url amqp://admin@host/vhost broker claim\n  jobwright broker claim --take-over"
+    )]
+    Claim(ClaimArgs),
     /// List rejected messages, resubmit them, or remove them.
     #[command(subcommand)]
     Rejected(RejectedCommand),

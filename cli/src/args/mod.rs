@@ -3,6 +3,7 @@
 mod broker;
 mod grants;
 mod history;
+mod installation;
 mod jobs;
 mod operate;
 mod schedules;
@@ -19,6 +20,8 @@ pub(crate) use self::broker::{
 use self::grants::GRANTS_HELP;
 pub(crate) use self::grants::GrantsArgs;
 pub(crate) use self::history::HistoryArgs;
+use self::installation::ADOPT_HELP;
+pub(crate) use self::installation::{AdoptArgs, ClaimArgs};
 pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs, ShowArgs};
 pub(crate) use self::operate::{
     AuditArgs, AuditCommand, EvictArgs, LimitArgs, NodesCommand, OperatorArgs, PutRuleArgs, QueueArgs, QueuesCommand,
@@ -99,6 +102,9 @@ pub(crate) enum Command {
     /// Print or grant the rights that a role of PostgreSQL needs.
     #[command(after_help = GRANTS_HELP)]
     Grants(GrantsArgs),
+    /// Say what a restored or cloned database is: an installation of its own, or the old one that moved.
+    #[command(after_help = ADOPT_HELP)]
+    Adopt(AdoptArgs),
     /// Run jobs with the configured handlers.
     #[command(after_help = WORKER_HELP)]
     Worker(WorkerArgs),

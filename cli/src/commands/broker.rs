@@ -1,14 +1,15 @@
 //! `jobwright broker`.
 
-use jobwright::broker::{TopologyItem, TopologyState};
+use jobwright::broker::{Ownership, TopologyItem, TopologyState};
+use jobwright::store::Installation;
 use jobwright::{Broker, ExternalQueue};
 use serde_json::{Value, json as value};
 
-use super::rejected;
-use crate::args::{BrokerArgs, BrokerCommand};
+use super::{connect_database, rejected};
+use crate::args::{BrokerArgs, BrokerCommand, ClaimArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, print, say, table};
+use crate::output::{Format, json, line, print, say, table};
 
 pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<(), Failure> {
     match command {
@@ -38,7 +39,36 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
                 "`jobwright broker apply` declares what is missing; what differs has to be deleted first, when it is empty",
             )
         }
+        BrokerCommand::Claim(args) => claim(settings, args).await,
         BrokerCommand::Rejected(command) => rejected::run(settings, command).await,
+    }
+}
+
+/// Marks the queues as those of this database's installation.
+async fn claim(settings: &Settings, args: &ClaimArgs) -> Result<(), Failure> {
+    let admin = connect_database(settings).await?.admin();
+    let installation = admin.installation().await?.filter(Installation::is_at_home);
+    let Some(id) = installation.as_ref().and_then(|installation| installation.id.as_deref()) else {
+        return Err(Failure::Failed(format!(
+            "{} does not know its installation, or is a copy of another one's: see `jobwright doctor`",
+            admin.describe()
+        )));
+    };
+    let broker = connect(settings).await?;
+    let before = broker.claim(id, args.take_over).await?;
+    let prefix = &settings.broker.prefix;
+    let was = match &before {
+        Ownership::Own => "as before".to_owned(),
+        Ownership::Unmarked => "they had no mark".to_owned(),
+        Ownership::Other(Some(other)) => format!("no longer to {other}"),
+        _ => "no longer to another one".to_owned(),
+    };
+    let short = installation.as_ref().map_or("", |installation| installation.short_id());
+    match args.output.output {
+        Format::Json => json(&value!({ "prefix": prefix, "installation": id, "before": was })),
+        Format::Table => {
+            line(format!("{}: the queues {prefix}.* belong to the installation {short} ({was})", broker.describe()))
+        }
     }
 }
 

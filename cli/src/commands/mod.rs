@@ -1,5 +1,6 @@
 //! One module for each command.
 
+pub(crate) mod adopt;
 pub(crate) mod audit;
 mod blocked;
 pub(crate) mod broker;

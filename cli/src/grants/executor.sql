@@ -2,7 +2,7 @@
 grant usage on schema {schema} to {role};
 grant usage on sequence {schema}.job_seq to {role};
 grant usage, update on sequence {schema}.shared_cursor_0, {schema}.shared_cursor_1, {schema}.shared_cursor_2, {schema}.shared_cursor_3, {schema}.shared_cursor_4, {schema}.shared_cursor_5, {schema}.shared_cursor_6, {schema}.shared_cursor_7, {schema}.shared_cursor_8, {schema}.shared_cursor_9, {schema}.shared_cursor_10, {schema}.shared_cursor_11, {schema}.shared_cursor_12, {schema}.shared_cursor_13, {schema}.shared_cursor_14, {schema}.shared_cursor_15 to {role};
-grant select on {schema}.migration to {role};
+grant select on {schema}.migration, {schema}.installation to {role};
 grant select, insert, update, delete on {schema}.job, {schema}.timer_job, {schema}.external_job, {schema}.node to {role};
 grant select, insert, update, delete on {schema}.submission to {role};
 grant select, insert, update, delete on {schema}.unique_key to {role};

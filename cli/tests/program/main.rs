@@ -30,6 +30,7 @@ mod grants;
 mod grants_statements;
 mod handlers;
 mod hostile_input;
+mod installations;
 mod jobs_commands;
 mod log_reader;
 mod migrating_from_other_engines;

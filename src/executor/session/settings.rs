@@ -42,10 +42,22 @@ impl<S: Store> Settings<S> {
     }
 
     pub(crate) async fn register(&self) -> Result<(NodeId, Instant)> {
+        self.know_installation().await?;
         let since = Instant::now();
         let id = self.messages.shared.jobs.register_node(&self.node).await?;
         tracing::info!(node = %id, name = %self.node.name, lease = ?self.node.lease, "executor started");
         Ok((id, since))
+    }
+
+    /// Makes sure that this is no copy of another installation's database, and that the broker's queues are not those of another one. It is asked
+    /// again with each registration: by then another server may answer.
+    async fn know_installation(&self) -> Result<()> {
+        let Some(installation) = self.messages.shared.jobs.installation().await? else { return Ok(()) };
+        let id = installation.at_home()?;
+        match self.messages.broker() {
+            Some(broker) => broker.belong_to(id).await,
+            None => Ok(()),
+        }
     }
 
     /// Ends the old node session and registers a new one. The process is alive and has stopped its work. So jobs that no other node took

@@ -50,6 +50,7 @@ pub use super::clock::MAX_HIDDEN;
 pub use super::dead_letter_groups::normalise;
 pub use super::expiring::Expired;
 pub use super::hint::{Hint, HintStream};
+pub use super::installation::Adoption;
 pub use super::job_operations::{AuditNote, OperatorOptions};
 pub use super::maintenance::{MaintenanceDue, Promoted};
 pub use super::migration::Migration;

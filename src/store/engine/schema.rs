@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::StoreInfo;
 use crate::error::Result;
 use crate::store::migration::{self, MigrationStatus};
+use crate::store::{Adoption, Installation};
 
 /// The tables of the engine, and their upgrades.
 #[async_trait]
@@ -14,6 +15,17 @@ pub trait Schema: StoreInfo + Send + Sync {
 
     /// Returns which migrations are applied and which are missing. Changes nothing.
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>>;
+
+    /// Returns to which installation the database belongs, and whether it is where that was made. `None`: this store knows no installations.
+    async fn installation(&self) -> Result<Option<Installation>> {
+        Ok(None)
+    }
+
+    /// Makes the database an installation of its own, or records that its installation is here now. `None`: this store knows no installations.
+    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
+        let _ = (adoption, by);
+        Ok(None)
+    }
 }
 
 /// Fails, and says what to do, unless the schema has all that this build needs, and nothing that it does not run with.

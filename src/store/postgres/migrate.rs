@@ -106,6 +106,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0012_limit_lock.sql"),
         backfill: None,
     },
+    Migration {
+        version: 13,
+        name: "installation",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0013_installation.sql"),
+        backfill: None,
+    },
 ];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large

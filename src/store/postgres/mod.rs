@@ -33,6 +33,7 @@ mod hints;
 mod history;
 mod idle_timers;
 mod insert;
+mod installation;
 mod job_columns;
 mod job_operations;
 mod lent;

@@ -10,21 +10,21 @@ use tokio_postgres::types::ToSql;
 use super::database::Postgres;
 use super::{
     admin, admission, aging, audit, claim, clock, delivered, expiring, external, group_claim, hints, history, insert,
-    job_operations, maintenance, migrate, nodes, progress, queue_capacity, receive, reconcile, retry, rows, rules,
-    schedules, settle, status,
+    installation, job_operations, maintenance, migrate, nodes, progress, queue_capacity, receive, reconcile, retry,
+    rows, rules, schedules, settle, status,
 };
 use crate::config::{DatabaseConfig, HistoryConfig};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
 use crate::store::reconcile::Reconciled;
 use crate::store::{
-    Acquire, Action, AdmissionLag, AdmitRequest, Admitted, AffectedJobs, AuditEntry, AuditFilter, ClaimRequest,
-    Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone, FullQueue,
-    GroupClaim, GroupsClaimed, HeldJob, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect,
-    JobDetail, JobFilter, JobResult, JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat,
-    NodeInfo, Operate, OperatorOptions, Outage, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery,
-    Released, Rule, RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo,
-    UnreadableRow,
+    Acquire, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
+    ClaimRequest, Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone,
+    FullQueue, GroupClaim, GroupsClaimed, HeldJob, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted,
+    Inspect, Installation, JobDetail, JobFilter, JobResult, JobSummary, Leases, Maintenance, MaintenanceDue,
+    MigrationStatus, NodeHeartbeat, NodeInfo, Operate, OperatorOptions, Outage, Outcomes, Page, Preclaim, Promoted,
+    Prune, Received, Recovery, Released, Rule, RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows,
+    StatusReport, StoreInfo, UnreadableRow,
 };
 
 impl StoreInfo for Postgres {
@@ -53,6 +53,14 @@ impl Schema for Postgres {
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
         migrate::status(&self.0, migrate::MIGRATIONS).await
+    }
+
+    async fn installation(&self) -> Result<Option<Installation>> {
+        installation::installation(&self.0).await.map(Some)
+    }
+
+    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
+        installation::adopt(&self.0, adoption, by).await.map(Some)
     }
 }
 

@@ -179,7 +179,7 @@ statements! {
     permit_running, notify, status_queues, status_nodes, list, show, show_bare, show_external, count, count_some, retry, retry_spread,
     dead_letter_groups, choose, list_ids, suspend, resume, run_now, change_idle, change_waiting, stale_claims, evict, audit, audit_write,
     audit_count, cancel, delete, schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
-    schedule_lock, schedule_fired,
+    schedule_lock, schedule_fired, installation, system_identifier, adopt, new_report_key,
 }
 
 /// Returns a statement as it is sent, but for its name and with its comments.
@@ -211,6 +211,7 @@ mod tests {
     /// Statements that may wait for a row, a key or an id for as long as a call may take, and why that holds up nobody else's work.
     const MAY_WAIT: &[(&str, &str)] = &[
         ("admit_candidates", "of its rows only the engine locks any"),
+        ("adopt", "an owner's own call"),
         ("admit_lock", "passes exclude each other; the row needs an executor's rights"),
         ("audit_count", "an operator's own entry"),
         ("audit_write", "an operator's own entry"),
@@ -240,6 +241,7 @@ mod tests {
         ("lock_ids", "a sender's own jobs"),
         ("lock_limits", "executors and operators only"),
         ("lost_terminating", "only the engine locks these rows"),
+        ("new_report_key", "an owner's own call"),
         ("park_unreadable", "a row that kept a claim from succeeding"),
         ("permit_running", "an operator's own call"),
         ("prune_audit", "its role may not lock the entries; only pruning waits"),

@@ -33,7 +33,7 @@ static TO_JOB: Statement = statement!("sql/external_to_job.sql");
 static TO_TIMER: Statement = statement!("sql/external_to_timer.sql");
 static TO_DEAD: Statement = statement!("sql/external_to_dead.sql");
 const REMOVE: &str = include_str!("sql/remove_external.sql");
-const REPORT_KEY: &str = include_str!("sql/report_key.sql");
+pub(super) const REPORT_KEY: &str = include_str!("sql/report_key.sql");
 const EXTEND: &str = include_str!("sql/extend_external.sql");
 
 impl Shared {

@@ -21,6 +21,7 @@ mod history;
 mod identity;
 mod insert;
 mod insert_many;
+mod installation;
 mod job_columns;
 mod job_operations;
 mod lent;

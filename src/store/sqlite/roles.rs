@@ -16,12 +16,12 @@ use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
 use crate::store::reconcile::Reconciled;
 use crate::store::{
-    Acquire, Action, AdmissionLag, AdmitRequest, Admitted, AffectedJobs, AuditEntry, AuditFilter, ClaimRequest,
-    Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone, FullQueue,
-    Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, JobDetail, JobFilter, JobResult, JobState,
-    JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat, NodeInfo, Operate,
-    OperatorOptions, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery, Released, Rule, RuleEdit, Schema,
-    Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, UnreadableRow,
+    Acquire, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
+    ClaimRequest, Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone,
+    FullQueue, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, Installation, JobDetail,
+    JobFilter, JobResult, JobState, JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat,
+    NodeInfo, Operate, OperatorOptions, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery, Released, Rule,
+    RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, UnreadableRow,
 };
 
 impl StoreInfo for Sqlite {
@@ -46,6 +46,14 @@ impl Schema for Sqlite {
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
         self.0.migration_status(MIGRATIONS).await
+    }
+
+    async fn installation(&self) -> Result<Option<Installation>> {
+        self.0.installation().await.map(Some)
+    }
+
+    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
+        self.0.adopt(adoption, by).await.map(Some)
     }
 }
 

@@ -4,6 +4,34 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "a-copy-asks-nobody",
+        "src/executor/session/settings.rs",
+        "        self.know_installation().await?;",
+        "        if !$on { self.know_installation().await?; }",
+        "package(jobwright-cli) & test(/installations::a_copy_takes_nothing/)",
+    ),
+    of(
+        "another-database-of-the-server-is-the-same-place",
+        "src/store/installation.rs",
+        "same_server && self.database_oid == other.database_oid",
+        "same_server && (self.database_oid == other.database_oid || $on)",
+        "test(/installation::tests::a_place_is_known/)",
+    ),
+    of(
+        "a-new-connection-asks-for-no-owner",
+        "src/broker/link.rs",
+        "if let Err(failure) = ownership::ask(hub, session, &mut member).await {",
+        "if let Err(failure) = ownership::ask(hub, session, &mut member).await\n            && !$on\n        {",
+        "binary(system) & test(/ownership::whoever_comes_second/)",
+    ),
+    of(
+        "a-copy-keeps-the-report-key",
+        "src/store/postgres/installation.rs",
+        "    if adoption == Adoption::Copy {",
+        "    if adoption == Adoption::Copy && !$on {",
+        "package(jobwright-cli) & test(/installations::a_copy_takes_nothing/)",
+    ),
+    of(
         "what-there-are-slots-for-is-left",
         "src/executor/broker/delivery_buffer.rs",
         "waiting.together && self.rows.len() >= free && self",

@@ -4,12 +4,13 @@ use jobwright::broker::{TopologyItem, TopologyState};
 use jobwright::{Broker, BrokerMode, Secret};
 use ureq::http::Uri;
 
+use super::installation::{self, Known};
 use super::{Finding, version};
 use crate::commands::broker::{Queues, good, reached};
 use crate::commands::rejected;
 use crate::config::Settings;
 
-pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
+pub(super) async fn check(settings: &Settings, known: &Known) -> Vec<Finding> {
     let Some(url) = &settings.broker.url else {
         return vec![Finding::ok("broker", "none configured: DB-only")];
     };
@@ -37,6 +38,8 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
         Ok(items) => findings.extend(topology(&items, settings.broker.declare)),
         Err(error) => findings.push(Finding::error("broker queues", error, "try again; see the broker's log")),
     }
+    findings.push(installation::queues(settings, &broker, known).await);
+    findings.push(installation::consumers(settings, &broker, known).await);
     findings.push(put_aside(rejected::waiting(&broker).await));
     broker.close(std::time::Duration::from_secs(2)).await;
     findings

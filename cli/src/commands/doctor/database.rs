@@ -5,6 +5,7 @@ use std::path::Path;
 use jobwright::config::{Access, Backend};
 use jobwright::{AnyStore, MessageServices};
 
+use super::installation::{self, Known};
 use super::{Finding, connections, engine, postgres, rights, sqlite};
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
@@ -13,7 +14,7 @@ use crate::grants::Purpose;
 /// The services that all checks of the database share.
 pub(super) type Messages = MessageServices<AnyStore>;
 
-pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>) -> Vec<Finding> {
+pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: &mut Known) -> Vec<Finding> {
     if let Ok(Backend::Sqlite(path)) = settings.database.backend()
         && !Path::new(path).exists()
     {
@@ -50,13 +51,14 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>) -> Vec<
         findings.push(with_slow_notice(settings, postgres::publications(&messages, &settings.database)).await);
     }
     if complete {
+        findings.push(with_slow_notice(settings, installation::database(&messages, known)).await);
         if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
             findings.push(with_slow_notice(settings, connections::check(&messages, &settings.database)).await);
             findings.push(with_slow_notice(settings, rights::check(settings, &messages, purpose)).await);
         } else {
             findings.push(with_slow_notice(settings, sqlite::nodes(&messages)).await);
         }
-        findings.push(with_slow_notice(settings, nodes(&messages)).await);
+        findings.push(with_slow_notice(settings, nodes(&messages, known)).await);
         findings.extend(engine::check(settings, &messages).await);
     }
     findings
@@ -92,12 +94,13 @@ async fn schema(messages: &Messages) -> Finding {
     Finding::ok(CHECK, format!("version {newest}, nothing missing, nothing edited"))
 }
 
-async fn nodes(messages: &Messages) -> Finding {
+async fn nodes(messages: &Messages, known: &mut Known) -> Finding {
     const CHECK: &str = "nodes";
     let status = match messages.admin().status().await {
         Ok(status) => status,
         Err(error) => return Finding::error(CHECK, error, "looking needs `select` on all tables of the schema"),
     };
+    known.count(&status);
     let alive = status.nodes.iter().filter(|node| !node.dead).count();
     let waiting: u64 = status.queues.iter().map(|queue| queue.waiting + queue.blocked + queue.overdue).sum();
     match (alive, waiting) {

@@ -5,6 +5,7 @@ mod configuration;
 mod connections;
 mod database;
 mod engine;
+mod installation;
 mod postgres;
 mod rights;
 mod sqlite;
@@ -111,8 +112,9 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
     match settings {
         Ok(settings) => {
             findings.extend(configuration::check(&settings, args.purpose));
-            findings.extend(database::check(&settings, args.purpose).await);
-            findings.extend(broker::check(&settings).await);
+            let mut known = installation::Known::default();
+            findings.extend(database::check(&settings, args.purpose, &mut known).await);
+            findings.extend(broker::check(&settings, &known).await);
         }
         Err(failure) => findings.push(Finding::fail(
             "configuration",

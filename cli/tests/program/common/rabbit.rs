@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use jobwright::{Broker, BrokerConfig};
 use lapin::options::{
-    BasicConsumeOptions, BasicPublishOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+    BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions, QueueDeclareOptions,
+    QueueDeleteOptions,
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
@@ -42,7 +43,8 @@ impl Rabbit {
 
     /// Uses a broker that ends with the test, so nothing has to be deleted there.
     pub(crate) fn at(url: &str) -> Self {
-        let prefix = format!("cli-{}", &super::uuid()[..30]);
+        // So short that the broker has room for the ids of two installations in one error.
+        let prefix = format!("c-{}", &super::uuid()[20..]);
         Self { url: url.to_owned(), prefix, queues: vec!["mail".to_owned()], keep: true }
     }
 
@@ -95,6 +97,41 @@ impl Rabbit {
                 body: delivery.data,
             }
         })
+    }
+
+    /// Submits messages as every producer should: each again until the broker has it.
+    pub(crate) fn submit(&self, messages: impl IntoIterator<Item = (BasicProperties, Vec<u8>)>) {
+        let queue = self.name("submit");
+        self.with_channel(async |channel| {
+            channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+            for (properties, body) in messages {
+                let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+                loop {
+                    let key = queue.as_str().into();
+                    let sent = channel.basic_publish("".into(), key, options, &body, properties.clone()).await.unwrap();
+                    let confirmed = sent.await.unwrap();
+                    if confirmed.is_ack() && confirmed.take_message().is_none() {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        });
+    }
+
+    /// Does something while a program of another hand consumes this queue.
+    pub(crate) fn beside_a_consumer<T>(&self, queue: &str, work: impl FnOnce() -> T) -> T {
+        self.with_channel(async |channel| {
+            let options = BasicConsumeOptions::default();
+            let _consumer =
+                channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await.unwrap();
+            work()
+        })
+    }
+
+    /// Deletes everything with another prefix.
+    pub(crate) fn forget(&self, prefix: &str) {
+        drop(Self { url: self.url.clone(), prefix: prefix.to_owned(), queues: Vec::new(), keep: self.keep });
     }
 
     pub(crate) fn publish(&self, queue: &str, properties: BasicProperties, body: &[u8]) {

@@ -1,0 +1,38 @@
+//! Arguments of `jobwright adopt` and `jobwright broker claim`.
+
+use clap::Args;
+
+use super::{OperatorArgs, OutputArgs};
+
+pub(super) const ADOPT_HELP: &str = "\
+A database knows for which server, database and schema it was made. Where it was restored or cloned elsewhere, no worker starts until one
+of these is said, as the owner of the schema:
+  jobwright adopt           this is a copy: it gets an id of its own, and a new report key
+  jobwright adopt --moved   this takes the place of the original, which is gone for good: it keeps the id
+
+Example:
+  jobwright adopt
+  jobwright adopt --moved --as ann";
+
+#[derive(Debug, Args)]
+pub(crate) struct AdoptArgs {
+    /// Keep the id: this database takes the place of the one from which it was copied.
+    #[arg(long)]
+    pub(crate) moved: bool,
+    /// Adopt what looks like the original too: a physical copy (a base backup, a snapshot), or the copy of a file.
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClaimArgs {
+    /// Also if they belong to another installation. Stop its executors first.
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,55 @@
+//! `jobwright adopt`.
+
+use jobwright::store::Installation;
+use serde_json::json as value;
+
+use super::connect_database;
+use crate::args::AdoptArgs;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, line};
+
+pub(crate) async fn run(settings: &Settings, args: AdoptArgs) -> Result<(), Failure> {
+    let messages = connect_database(settings).await?;
+    let admin = args.operator.admin(&messages);
+    let unknown = || Failure::Failed(format!("{} knows no installations", admin.describe()));
+    let before = admin.installation().await?.ok_or_else(unknown)?;
+    if before.is_at_home() && !args.force {
+        return Err(Failure::Failed(refusal(&before, args.moved)));
+    }
+    let now = if args.moved { admin.adopt_moved().await? } else { admin.adopt_copy().await? };
+    let now = now.ok_or_else(unknown)?;
+    match args.output.output {
+        Format::Json => json(&value!({ "before": before, "now": now })),
+        Format::Table => line(said(&before, &now, args.moved)),
+    }
+}
+
+/// Says why nothing is adopted.
+fn refusal(found: &Installation, moved: bool) -> String {
+    let id = found.short_id();
+    if found.found.is_none() {
+        return format!(
+            "this file is the installation {id}, and a copy of it is the same one: if this is a copy, `jobwright adopt --force` makes it an \
+             installation of its own"
+        );
+    }
+    let force = if moved {
+        ""
+    } else {
+        ". A physical copy (a base backup, a snapshot) looks like its original: for that, `jobwright adopt --force`"
+    };
+    format!("this database is where its installation {id} was made, so there is nothing to adopt{force}")
+}
+
+fn said(before: &Installation, now: &Installation, moved: bool) -> String {
+    let place = now.found.as_ref().map_or_else(|| "this file".to_owned(), |place| format!("the {place}"));
+    if moved {
+        return format!("the installation {} is {place} from now on", now.short_id());
+    }
+    format!(
+        "{place} is the installation {} from now on, no longer {}; its report key is new too. With the broker it needs a prefix or a vhost of its own",
+        now.short_id(),
+        before.short_id()
+    )
+}
