@@ -149,6 +149,7 @@ pub struct JobDetail {
     /// Its options, such as group, tenant and time to live.
     pub options: JobOptions,
     /// The key it is blocked on, if it is: of a group (`g:`), or of a limit by queue (`q:`), kind (`k:`), tenant (`t:`) or limit key (`l:`).
+    /// `alone`: its process died while it ran, and it waits for a node that runs nothing else.
     pub blocked_on: Option<String>,
     /// When it became a dead letter, and why.
     pub dead: Option<(Timestamp, String)>,

@@ -93,6 +93,23 @@ pub struct ClaimRequest<'a> {
     /// With counted limits: whether to take admitted jobs too, from anywhere in the queue. A claimer that knows of no newly admitted jobs saves
     /// this scan, which walks over every job ever admitted while any session holds a snapshot.
     pub admitted_too: bool,
+    /// Whether to take suspects ([`Acquire::suspects`](super::engine::Acquire::suspects)) and nothing else. Only a node that runs nothing else,
+    /// and starts nothing else until the job has ended, may ask for them: if its process dies, that is held against the job.
+    pub suspects: bool,
+}
+
+/// A waiting job whose process died while it ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// The job.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: String,
+    /// Its kind.
+    pub kind: String,
+    /// Whether a limit covers it that only an admission pass counts, and it has no permit. No claim takes it before it was
+    /// [acquitted](super::engine::Acquire::acquit) and admitted.
+    pub needs_permits: bool,
 }
 
 /// A limit that a claim counts itself.
@@ -142,6 +159,7 @@ impl<'a> ClaimRequest<'a> {
             include_hidden: false,
             counted: &[],
             admitted_too: true,
+            suspects: false,
         }
     }
 
@@ -163,6 +181,13 @@ impl<'a> ClaimRequest<'a> {
     #[must_use]
     pub fn admitted_too(mut self, admitted_too: bool) -> Self {
         self.admitted_too = admitted_too;
+        self
+    }
+
+    /// Takes suspects, and nothing else.
+    #[must_use]
+    pub fn suspects(mut self) -> Self {
+        self.suspects = true;
         self
     }
 

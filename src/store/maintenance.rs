@@ -16,14 +16,23 @@ pub struct MaintenanceDue {
     pub schedules: bool,
     /// Leases of external workers: [`expire_external`](super::Recovery::expire_external).
     pub external: bool,
+    /// Suspects that wait to be run alone: [`suspects`](super::Acquire::suspects).
+    pub suspects: bool,
     /// The time by the database's clock, if it was read.
     pub now: Option<Timestamp>,
 }
 
 impl MaintenanceDue {
     /// Everything may be due.
-    pub const ANY: Self =
-        Self { timers: true, expiry: true, admission: true, schedules: true, external: true, now: None };
+    pub const ANY: Self = Self {
+        timers: true,
+        expiry: true,
+        admission: true,
+        schedules: true,
+        external: true,
+        suspects: true,
+        now: None,
+    };
 }
 
 /// The result of a promotion of due timers.

@@ -14,8 +14,15 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// When nothing is due soon, an idle node makes no other requests.
 pub(crate) async fn what_is_far_away_is_not_said<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let nothing =
-        MaintenanceDue { timers: false, expiry: false, admission: false, schedules: false, external: false, now: None };
+    let nothing = MaintenanceDue {
+        timers: false,
+        expiry: false,
+        admission: false,
+        schedules: false,
+        external: false,
+        suspects: false,
+        now: None,
+    };
     assert_eq!(due(&store).await, nothing);
     store.send(job()).await;
     store.send(job().delay(HOUR)).await;

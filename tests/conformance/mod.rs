@@ -54,6 +54,8 @@ mod settling;
 mod sql_send;
 mod strangers;
 mod submissions;
+mod suspects;
+mod suspects_under_rules;
 mod terminating;
 mod time_to_live;
 mod timers;
@@ -249,6 +251,18 @@ conformance! {
             a_requeued_killer_is_counted_anew
             the_last_death_is_the_reason
             what_it_settled_is_not_lost
+        }
+        suspects {
+            no_other_claim_takes_them
+            only_of_the_queues_and_kinds_that_are_asked_for
+            deaths_in_company_prove_nothing
+            who_dies_alone_is_quarantined
+            a_retry_begins_anew
+            an_end_of_the_attempt_clears_it
+            given_back_it_is_a_suspect_again
+            nobody_suspects_what_is_given_back
+            without_quarantine_there_are_none
+            acquitted
         }
         misfires {
             missed_and_skipped
@@ -494,6 +508,13 @@ conformance! {
             an_external_worker_reports
             an_external_worker_says_nothing
             all_at_the_same_time
+        }
+        suspects_under_rules {
+            nobody_suspects_what_a_person_took_away
+            one_of_a_group_keeps_it
+            a_pause_holds_them_too
+            an_operator_may_have_it
+            one_that_needs_permits_is_told
         }
         groups {
             one_at_a_time_in_order

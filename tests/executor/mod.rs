@@ -32,6 +32,7 @@ mod shared_cursors;
 mod starting;
 mod stopping;
 mod successful_jobs;
+mod suspects_alone;
 mod terminating;
 mod time_to_live;
 mod upgrades;
@@ -39,6 +40,11 @@ mod wake_ups;
 mod walks;
 
 cases! {
+    suspects_alone {
+        nothing_runs_beside_one
+        limits_count_them
+        an_executor_stops_in_the_middle
+    }
     back_pressure {
         a_full_queue_refuses
         a_sender_waits_in_vain

@@ -170,25 +170,6 @@ async fn a_job_that_aborts_its_process_ends_as_a_dead_letter() {
     db.each_once(&[good]).await;
 }
 
-/// Whatever its number of attempts. The process that finds it is this test's, which would not survive running it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_aborts_its_process_again_and_again_is_quarantined() {
-    let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let messages = db.messages().await;
-    let poison = messages.send(job(Does::NoteThenAbort).max_attempts(1000)).await.unwrap();
-    for _ in 0..2 {
-        let status = Orders::new(&db.config(), "victim").start().ended(PATIENCE);
-        assert!(!status.success(), "{status}");
-    }
-    let config = lease(1).quarantine_after(2);
-    let survivor = start::<Pg<false>>(&messages, config, 8, None).await;
-    db.reaches(poison, JobState::Dead).await;
-    let detail = db.jobs().detail(poison).await;
-    assert_eq!(detail.dead.unwrap().1, "quarantined: its process died 2 times while it ran");
-    assert_eq!(detail.summary.attempt, 2);
-    survivor.shutdown(Duration::ZERO).await.unwrap();
-}
-
 /// A kind without a handler loses no attempt, however many workers come and go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_9_leaves_kinds_nobody_knew_untouched() {

@@ -1,6 +1,7 @@
 //! An executor whose jobs write the ledger, in this process or in one that can be killed.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
@@ -24,6 +25,10 @@ pub(crate) enum Does {
     NoteThenAbort,
     /// Writes its line, and gives the sign if another one runs at the same time.
     Alone,
+    /// Runs for two seconds, then writes its line.
+    TakeLong,
+    /// Aborts its process, unless it runs alone in it; then it writes its line.
+    NeedMuch,
     /// Sends a job that writes its line a second and a half later.
     SendDelayed,
 }
@@ -68,6 +73,12 @@ pub(crate) async fn start<W: World>(
                 if does == Does::WaitThenNote {
                     wait().await;
                 }
+                if does == Does::TakeLong {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                }
+                if does == Does::NeedMuch {
+                    need_much().await;
+                }
                 if does == Does::Alone {
                     alone(sign.as_deref().expect("no sign was agreed on")).await;
                 }
@@ -97,6 +108,19 @@ async fn alone(sign: &std::path::Path) {
     }
 }
 
+/// Aborts the process, as the system does that has too little memory for two such jobs.
+async fn need_much() {
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    RUNNING.fetch_add(1, Ordering::SeqCst);
+    for _ in 0..20 {
+        if RUNNING.load(Ordering::SeqCst) > 1 {
+            std::process::abort();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    RUNNING.fetch_sub(1, Ordering::SeqCst);
+}
+
 /// The orders of a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
@@ -104,6 +128,7 @@ pub(crate) struct Orders {
     pub(crate) lease: u64,
     pub(crate) concurrency: usize,
     pub(crate) sign: Option<PathBuf>,
+    quarantine_after: u32,
     clock: Option<PathBuf>,
     url: String,
     schema: String,
@@ -116,6 +141,7 @@ impl Orders {
             lease: 1,
             concurrency: 8,
             sign: None,
+            quarantine_after: 0,
             clock: None,
             url: config.url.expose().to_owned(),
             schema: config.schema.clone(),
@@ -125,6 +151,12 @@ impl Orders {
     /// Makes jobs wait for the sign where they are meant to.
     pub(crate) fn waiting_for(mut self, sign: &Sign) -> Self {
         self.sign = Some(sign.path().to_owned());
+        self
+    }
+
+    /// Makes it hold the deaths of processes against jobs.
+    pub(crate) fn quarantine_after(mut self, deaths: u32) -> Self {
+        self.quarantine_after = deaths;
         self
     }
 
@@ -159,7 +191,7 @@ impl Orders {
 async fn worker() {
     let Some(role) = role() else { return };
     let orders: Orders = serde_json::from_value(role).unwrap();
-    let config = lease(orders.lease).name(orders.name.clone());
+    let config = lease(orders.lease).name(orders.name.clone()).quarantine_after(orders.quarantine_after);
     let database = orders.database();
     if orders.url.starts_with("sqlite:") {
         #[cfg(feature = "sqlite")]

@@ -9,6 +9,7 @@ mod faults_lost_answers;
 mod faults_outage;
 mod faults_process;
 mod faults_server;
+mod faults_suspects;
 mod faults_zombie;
 mod killed;
 mod ledger_worker;

@@ -11,6 +11,8 @@ use super::drained::Scope;
 const LOOKED_AT: usize = 100;
 /// Most jobs that are counted one by one.
 const COUNTED: usize = 10_000;
+/// What jobs are blocked on whose process died while they ran.
+pub(super) const SUSPECTS: &str = "alone";
 /// Most keys that are named.
 const NAMED: usize = 3;
 
@@ -32,10 +34,12 @@ impl Blockers {
         format!("{}{some} left, blocked by {}{more}", self.ids.len(), named.join(", "))
     }
 
-    /// Whether some wait for a rate, which admits them when it is time.
+    /// Whether some wait for a rate, which admits them when it is time, or for a node that runs nothing else.
     pub(super) fn comes_by_itself(&self, rules: &[Rule]) -> bool {
         self.keys.iter().any(|blocked_on| {
-            rule(blocked_on, rules).is_some_and(|rule| rule.rate.is_some() && !rule.paused && rule.running != Some(0))
+            blocked_on == SUSPECTS
+                || rule(blocked_on, rules)
+                    .is_some_and(|rule| rule.rate.is_some() && !rule.paused && rule.running != Some(0))
         })
     }
 }
@@ -80,6 +84,9 @@ fn rule<'a>(blocked_on: &str, rules: &'a [Rule]) -> Option<&'a Rule> {
 }
 
 fn about(blocked_on: &str, rules: &[Rule]) -> String {
+    if blocked_on == SUSPECTS {
+        return "the death of their process: each runs alone".to_owned();
+    }
     let Some((scope, name)) = parts(blocked_on) else { return format!("{blocked_on:?}") };
     let why = match rule(blocked_on, rules) {
         Some(rule) if rule.paused || rule.running == Some(0) => "paused",

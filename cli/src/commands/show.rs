@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use jobwright::Payload;
-use jobwright::store::{JobDetail, JobProgress, JobResult};
+use jobwright::store::{JobDetail, JobProgress, JobResult, JobState};
 use serde_json::{Value, json as value};
 
+use super::blocked::SUSPECTS;
 use super::connect_database;
 use super::slow_notice::with_slow_notice;
 use crate::args::ShowArgs;
@@ -172,13 +173,20 @@ fn sheet(job: &JobDetail, progress: Option<&JobProgress>, result: Option<&JobRes
     harmless(&text)
 }
 
+/// Describes a key that a job is blocked on.
+fn awaited(blocked_on: &str) -> &str {
+    if blocked_on == SUSPECTS { "a node that runs nothing else (its process died while it ran)" } else { blocked_on }
+}
+
 /// Returns the job's options beyond its place in the queue; `-` where one is not set.
 fn asked(job: &JobDetail) -> [(&'static str, String); 6] {
     let options = &job.options;
+    // A job that runs keeps the key for the case that it is given back.
+    let blocked_on = job.blocked_on.as_deref().filter(|_| job.summary.state == JobState::Blocked);
     let ordered = if options.ordered { " (ordered)" } else { "" };
     let expires = options.expires.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
     [
-        ("waits for", or_dash(job.blocked_on.as_ref())),
+        ("waits for", or_dash(blocked_on.map(awaited))),
         ("group", or_dash(options.group.as_ref().map(|group| format!("{group}{ordered}")))),
         ("tenant", or_dash(options.tenant.as_ref())),
         ("limit key", or_dash(options.limit_key.as_ref())),

@@ -15,6 +15,7 @@ use crate::error::warn_of;
 use crate::executor::broker::delivery_buffer::{BufferedRow, DeliveryBuffer, TimedOutRows};
 use crate::executor::broker::mode::BATCH;
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::node::alone;
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
 use crate::executor::run::start::start;
@@ -177,7 +178,7 @@ impl<S: Store> Deliveries<S> {
             }
             let BufferedRow { row, .. } = waiting;
             let fence = row.fence;
-            let able = self.node.registry.get(&row.kind).filter(|kind| !kind.breaker.is_open());
+            let able = self.node.registry.get(&row.kind).filter(|kind| !kind.breaker.is_open() && alone::is_open());
             let free = able.and_then(|kind| match &kind.slots {
                 None => Some(None),
                 Some(limited) => limited.clone().try_acquire_owned().ok().map(Some),
@@ -218,7 +219,10 @@ impl<S: Store> Deliveries<S> {
         if fences.is_empty() {
             return Some(Vec::new());
         }
-        let claim = self.node.in_flight.begin_claim().await;
+        let Some(claim) = self.node.in_flight.begin_claim_beside().await else {
+            self.pass_on(fences.iter().map(|fence| fence.id).collect());
+            return Some(Vec::new());
+        };
         match self.node.store.claim_delivered(self.node.id, claim.number(), fences, Some(&self.kinds)).await {
             Ok(jobs) => {
                 self.node.in_flight.add(jobs.iter());

@@ -87,9 +87,10 @@ impl<S: Store> Relay<S> {
             include_hidden: true,
             counted: &[],
             admitted_too: true,
+            suspects: false,
         };
         let jobs = self.node.store.claim(&request).await?.jobs;
-        self.node.in_flight.add(jobs.iter());
+        self.node.in_flight.add_messages(jobs.iter());
         drop(claim);
         let more = jobs.len() == request.limit;
         self.batch_sizer.took(jobs.len(), jobs.iter().map(|job| job.payload.as_bytes().len()).sum());

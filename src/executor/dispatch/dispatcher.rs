@@ -13,6 +13,7 @@ use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::dispatch::scan::ScanPlan;
 use crate::executor::handler::registry::Kind;
+use crate::executor::node::alone;
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
@@ -77,6 +78,10 @@ impl<S: Store> Dispatcher<S> {
         // Not for long: if the rules are still unknown then, limited jobs wait until they are known.
         let _ = tokio::time::timeout(RULES_KNOWN, self.node.limits.known()).await;
         loop {
+            if !alone::is_open() {
+                start_all(&self.node, &mut self.ready);
+                alone::opened().await;
+            }
             let heard = self.queue.heard();
             self.regroup();
             if self.queue.take_rescan() {
@@ -147,16 +152,8 @@ impl<S: Store> Dispatcher<S> {
                 self.queue.gather(BATCH).await;
             }
         }
-        let mut slots = match self.queue.try_take(BATCH) {
-            Some(slots) => slots,
-            None => {
-                start_all(&self.node, &mut self.ready);
-                let Some(slots) = self.queue.take(BATCH).await else {
-                    return Ok(false);
-                };
-                slots
-            }
-        };
+        let Some(mut slots) = self.take_slots().await else { return Ok(false) };
+        let group = &mut self.groups[index];
         if self.node.breakers.revision() != self.revision.1 {
             // The jobs that held the slots may have said that this node can't run their kind.
             return Ok(true);
@@ -176,6 +173,11 @@ impl<S: Store> Dispatcher<S> {
         for limit in &counted {
             turns.push(limit.claiming.lock().await);
         }
+        let Some(claim) = self.node.in_flight.begin_claim_beside().await else {
+            // A job is to run alone, after those that were claimed.
+            start_all(&self.node, &mut self.ready);
+            return Ok(true);
+        };
         group.asks();
         let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
         let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
@@ -183,7 +185,6 @@ impl<S: Store> Dispatcher<S> {
         let plan = group.scan.next(Instant::now(), limit);
         // A hint or a poll says that jobs may have been admitted. A node that missed the hint finds them with a scan from the start.
         group.admitted |= plan.is_from_start();
-        let claim = self.node.in_flight.begin_claim().await;
         let request = ClaimRequest {
             node: self.node.id,
             claim: claim.number(),
@@ -195,6 +196,7 @@ impl<S: Store> Dispatcher<S> {
             include_hidden: self.node.cut_off(),
             counted: &counts,
             admitted_too: group.admitted,
+            suspects: false,
         };
         let ready = &mut self.ready;
         let start_others = async {
@@ -241,6 +243,15 @@ impl<S: Store> Dispatcher<S> {
             start_all(&self.node, &mut self.ready);
         }
         Ok(more)
+    }
+
+    /// Takes the free slots of the queue, and waits for one if there is none.
+    async fn take_slots(&mut self) -> Option<OwnedSemaphorePermit> {
+        if let Some(slots) = self.queue.try_take(BATCH) {
+            return Some(slots);
+        }
+        start_all(&self.node, &mut self.ready);
+        self.queue.take(BATCH).await
     }
 
     /// Applies what a claim under limits says of the waiting jobs. Returns whether to claim again at once, and the jobs.

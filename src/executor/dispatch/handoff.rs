@@ -45,7 +45,7 @@ impl<S: Store> LocalExecutor for NodeSession<S> {
         if self.stop_claiming.is_cancelled() || self.cancel.is_cancelled() {
             return None;
         }
-        let claim = self.in_flight.try_begin_claim()?;
+        let claim = self.in_flight.try_begin_claim_beside()?;
         let node = self.this.upgrade()?;
         Some(Box::new(DirectHandoff { claim, node, expected: Vec::new(), settled: false }))
     }

@@ -3,3 +3,4 @@
 pub(crate) mod dispatcher;
 pub(crate) mod handoff;
 pub(crate) mod scan;
+pub(crate) mod suspects;

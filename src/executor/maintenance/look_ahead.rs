@@ -21,6 +21,7 @@ pub(crate) struct MaintenanceSignals {
     pub(crate) admission: Arc<Notify>,
     pub(crate) schedules: Arc<Notify>,
     pub(crate) external: Arc<Notify>,
+    pub(crate) suspects: Arc<Notify>,
     /// Notified when the database's clock was set.
     pub(crate) clock: Arc<Notify>,
 }
@@ -33,6 +34,7 @@ impl MaintenanceSignals {
             (due.admission, &self.admission),
             (due.schedules, &self.schedules),
             (due.external, &self.external),
+            (due.suspects, &self.suspects),
         ] {
             if due {
                 signal.notify_one();

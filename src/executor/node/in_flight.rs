@@ -1,13 +1,16 @@
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
+use crate::executor::node::alone::{self, Busy};
 use crate::executor::node::claim_order::{ClaimGuard, ClaimOrder};
 use crate::executor::node::ended_handlers::EndedHandlers;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
@@ -27,9 +30,8 @@ const ROUTINE: Duration = Duration::from_secs(600);
 /// [`reconcile`](Self::reconcile) gives back rows that are owned but not known.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    /// Keyed by claim and not by job: after a cancellation the same job id may be sent again while the first handler still cleans up. True:
-    /// admitted.
-    claims: Mutex<HashMap<(JobId, i64), bool>>,
+    /// Keyed by claim and not by job: after a cancellation the same job id may be sent again while the first handler still cleans up.
+    claims: Mutex<HashMap<(JobId, i64), Flight>>,
     claim_order: ClaimOrder,
     /// Groups that this node holds, or may hold.
     leases: Mutex<HashSet<JobId>>,
@@ -42,19 +44,50 @@ pub(crate) struct InFlight {
     pub(crate) ended_handlers: EndedHandlers,
 }
 
+/// What is known of a job in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    admitted: bool,
+    /// A handler runs it, or will.
+    runs: bool,
+}
+
 impl InFlight {
     /// Begins a claim. Its guard has to live until the jobs that the claim took were [added](Self::add) here.
     pub(crate) async fn begin_claim(&self) -> ClaimGuard {
         self.claim_order.begin().await
     }
 
-    /// Does the same without waiting. `None`: not now, because this node is reconciling.
-    pub(crate) fn try_begin_claim(&self) -> Option<ClaimGuard> {
-        self.claim_order.try_begin()
+    /// Begins a claim of jobs that run beside others. `None`: not now, because a job runs [alone](super::alone).
+    pub(crate) async fn begin_claim_beside(&self) -> Option<ClaimGuard> {
+        let claim = self.claim_order.begin().await;
+        // Asked after the claim has begun: see `alone.rs`.
+        alone::is_open().then_some(claim)
+    }
+
+    /// Does the same without waiting. `None`: not now, also because this node is reconciling.
+    pub(crate) fn try_begin_claim_beside(&self) -> Option<ClaimGuard> {
+        let claim = self.claim_order.try_begin()?;
+        alone::is_open().then_some(claim)
     }
 
     pub(crate) fn add<'a>(&self, jobs: impl Iterator<Item = &'a Job>) {
-        self.lock().extend(jobs.map(|job| ((job.id, job.version), job.admitted)));
+        self.extend(jobs, true);
+    }
+
+    /// Adds rows that no handler runs, because they are messages to be sent.
+    pub(crate) fn add_messages<'a>(&self, rows: impl Iterator<Item = &'a Job>) {
+        self.extend(rows, false);
+    }
+
+    fn extend<'a>(&self, jobs: impl Iterator<Item = &'a Job>, runs: bool) {
+        self.lock().extend(jobs.map(|job| ((job.id, job.version), Flight { admitted: job.admitted, runs })));
+    }
+
+    /// Returns the node as [`alone`] knows it.
+    pub(crate) fn busy(self: &Arc<Self>) -> Weak<dyn Busy> {
+        let busy: Arc<dyn Busy> = self.clone();
+        Arc::downgrade(&busy)
     }
 
     /// Forgets claims. Other claims of the same jobs stay.
@@ -69,7 +102,7 @@ impl InFlight {
         let mut unblocks = false;
         let mut claims = self.lock();
         for fence in fences {
-            unblocks |= claims.remove(&(fence.id, fence.version)).unwrap_or(false);
+            unblocks |= claims.remove(&(fence.id, fence.version)).is_some_and(|flight| flight.admitted);
         }
         unblocks
     }
@@ -104,7 +137,7 @@ impl InFlight {
         self.lock().keys().map(|(id, version)| Fence::new(*id, *version)).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(JobId, i64), bool>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(JobId, i64), Flight>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -214,6 +247,16 @@ impl InFlight {
         let (before, known) = (no_claims.before, self.known());
         drop(no_claims);
         store.release_unknown(node, &known, Some(before)).await
+    }
+}
+
+impl Busy for InFlight {
+    fn running(&self) -> usize {
+        self.lock().values().filter(|flight| flight.runs).count()
+    }
+
+    fn claims_ended(&self) -> BoxFuture<'_, ()> {
+        async { drop(self.claim_order.none_under_way().await) }.boxed()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a node is and has while it runs: its queues and slots, the jobs in flight, cancellations, counted limits, and the kinds that it
 //! leaves alone. Nothing here starts a task.
 
+pub(crate) mod alone;
 pub(crate) mod breaker;
 pub(crate) mod cancellations;
 pub(crate) mod claim_order;

@@ -84,7 +84,7 @@ pub(crate) struct NextClaim {
 
 /// What the completer needs of its node to continue a group.
 pub(crate) trait GroupClaimer: Send + Sync {
-    /// Begins a claim. `None`: not now, because the node claims no more, leaves a kind alone, or is reconciling.
+    /// Begins a claim. `None`: not now, because the node claims no more, leaves a kind alone, is reconciling, or a job is to run alone.
     fn begin_claim(&self) -> Option<NextClaim>;
 
     /// Returns the kinds it may claim.

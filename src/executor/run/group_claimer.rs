@@ -23,7 +23,7 @@ impl<S: Store> GroupClaimer for NodeSession<S> {
             return None;
         }
         // Not waited for: outcomes are more important.
-        let claim = self.in_flight.try_begin_claim()?;
+        let claim = self.in_flight.try_begin_claim_beside()?;
         Some(NextClaim { claim, _worker: worker })
     }
 

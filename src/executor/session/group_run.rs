@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::executor::node::alone;
 use crate::executor::node::slots::Slots;
 use crate::executor::outcome::group_run::GroupRun;
 use crate::executor::session::node_session::NodeSession;
@@ -35,5 +36,6 @@ pub(crate) fn may_go_on<S: Store>(node: &NodeSession<S>, slots: &Slots) -> bool 
     !node.limited.load(Ordering::Relaxed)
         && !node.breakers.any_open()
         && !node.stop_claiming.is_cancelled()
+        && alone::is_open()
         && slots.has_time(MAX_TIME_IN_SLOT)
 }

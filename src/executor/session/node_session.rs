@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::error::{Error, ErrorKind};
 use crate::executor::handler::external_queue::outbound;
 use crate::executor::handler::registry::Registry;
+use crate::executor::node::alone;
 use crate::executor::node::breaker::Breakers;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::gathering::Gathering;
@@ -55,6 +56,7 @@ pub(crate) struct NodeSession<S: Store> {
     pub(crate) timer_hint: Arc<Notify>,
     pub(crate) expiry_hint: Arc<Notify>,
     pub(crate) schedule_hint: Arc<Notify>,
+    pub(crate) suspects_hint: Arc<Notify>,
     /// Whether rules exist that limit or pause jobs. Then admission must check what arrives.
     pub(crate) limited: Arc<AtomicBool>,
     /// The limits that claims count.
@@ -79,6 +81,8 @@ impl<S: Store> NodeSession<S> {
         let queue =
             |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
         let cancel = CancellationToken::new();
+        let in_flight: Arc<InFlight> = Arc::default();
+        alone::register(in_flight.busy());
         Arc::new_cyclic(|this| Self {
             id,
             store: settings.messages.shared.jobs.clone(),
@@ -87,7 +91,7 @@ impl<S: Store> NodeSession<S> {
             registry: settings.registry.clone(),
             breakers: settings.breakers.clone(),
             queues: settings.queues.iter().map(queue).collect(),
-            in_flight: Arc::default(),
+            in_flight,
             completions,
             counters: settings.counters.clone(),
             gathering: Gathering::default(),
@@ -101,6 +105,7 @@ impl<S: Store> NodeSession<S> {
             timer_hint: Arc::default(),
             expiry_hint: Arc::default(),
             schedule_hint: Arc::default(),
+            suspects_hint: Arc::default(),
             limited: Arc::default(),
             limits: Arc::default(),
             queue_wakeups: outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),

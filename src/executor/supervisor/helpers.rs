@@ -166,6 +166,7 @@ fn start_maintenance<S: Store>(start: &impl Fn(&'static str, Begin<S>)) {
             admission: node.in_flight.admission_due.clone(),
             schedules: node.schedule_hint.clone(),
             external: with.late.clone(),
+            suspects: node.suspects_hint.clone(),
             clock: with.stepped.clone(),
         };
         let task = LookAhead::new(node.store.clone(), signals, node.poll_interval);

@@ -9,7 +9,9 @@ use tokio_util::task::TaskTracker;
 use crate::error::Result;
 use crate::executor::broker;
 use crate::executor::dispatch::dispatcher::Dispatcher;
+use crate::executor::dispatch::suspects;
 use crate::executor::handler::registry::chainable_kinds;
+use crate::executor::node::alone;
 use crate::executor::node::cancellations::LET_GO;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::outcome::completer::Completer;
@@ -69,6 +71,7 @@ impl<S: Store> NodeSession<S> {
         for queue in node.queues.values() {
             dispatchers.spawn(node.watched("a dispatcher", Dispatcher::new(node.clone(), queue.clone()).run()));
         }
+        dispatchers.spawn(node.watched("suspects", suspects::run(node.clone())));
         if let Some(broker) = node.messages.broker() {
             broker::start::start(&node, broker, &settings.external, &dispatchers);
         }
@@ -93,6 +96,7 @@ impl<S: Store> NodeSession<S> {
             lost: heartbeat.lost(),
         };
         let end = drain.run(end, settings.grace()).await;
+        alone::unregister(&node.in_flight.busy());
         quit.cancel();
         let in_flight = node.in_flight.clone();
         // Outcomes already handed in are recorded even if a handler that blocks its thread never ends.

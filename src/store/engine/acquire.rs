@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use crate::error::Result;
-use crate::job::{ClaimNumber, Fence, Job, NodeId};
-use crate::store::{ClaimRequest, Claimed};
+use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
+use crate::store::{ClaimRequest, Claimed, Suspect};
 
 /// Claims jobs for a node.
 #[async_trait]
@@ -25,6 +25,17 @@ pub trait Acquire: Send + Sync {
         deliveries: &[Fence],
         kinds: Option<&[String]>,
     ) -> Result<Vec<Job>>;
+
+    /// Returns the best `limit` suspects that wait in these queues and are of these kinds.
+    ///
+    /// A suspect is a job whose process died while it ran, beside other jobs or nobody knows how ([`release_lost`](super::Recovery::release_lost)).
+    /// It is blocked, and only [a claim of suspects](ClaimRequest::suspects) takes it. Given back, it is a suspect again. Any other end of its
+    /// attempt clears it, because its process lives.
+    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>>;
+
+    /// Makes ordinary jobs of suspects that wait or run. Returns the queues of those that were suspects; a row may be passed over that another
+    /// transaction has locked.
+    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>>;
 
     /// Records which kinds a node claims no jobs of, although it has their handlers: an object of reasons as JSON, for people. `None` = it
     /// claims them all.

@@ -22,8 +22,11 @@ pub trait Recovery: Send + Sync {
     /// Forgets dead nodes that own nothing any more, and frees what their cancelled handlers held. Call until [`Released::total`] is
     /// less than `limit`.
     ///
-    /// A job becomes a dead letter, whatever attempts remain, if its record shows `quarantine` such deaths since it was sent or since it
-    /// was last a dead letter. The reason is `quarantined: its process died N times while it ran`. `None` = never.
+    /// A job whose node died is a [suspect](super::Acquire::suspects) from then on, and runs alone. It becomes a dead letter, whatever attempts
+    /// remain, when its process has died `quarantine` times while it ran alone, since it was sent or since it was last a dead letter. The
+    /// reason is `quarantined: its process died N times while it ran alone`. `None` = never, and then no job becomes a suspect. Nothing is held
+    /// against the jobs of a node that a person has declared dead, or that is unknown. A job that its node ran in a group run is blocked on
+    /// its group instead, and becomes a suspect if its node dies once it holds the group itself.
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released>;
 
     /// Releases what a node owns without knowing it, because the answer to a claim got lost; gives the attempts back. `known` must name every

@@ -63,7 +63,7 @@ async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<
     let rows = shared
         .engine_once(
             "claim jobs",
-            &shared.sql.claim,
+            if request.suspects { &shared.sql.claim_suspect } else { &shared.sql.claim },
             &[
                 &request.node.0,
                 &request.queue,

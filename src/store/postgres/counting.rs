@@ -52,7 +52,7 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
     let answer = shared
         .engine_once(
             "claim jobs under limits",
-            &shared.sql.claim_counted,
+            if request.suspects { &shared.sql.claim_suspect_counted } else { &shared.sql.claim_counted },
             &[
                 &request.node.0,
                 &request.queue,

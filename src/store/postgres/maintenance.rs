@@ -22,6 +22,7 @@ pub(super) async fn maintenance_due(shared: &Arc<Shared>, ahead: Duration) -> Re
         admission: rows::get(row, "admission")?,
         schedules: rows::get(row, "schedules")?,
         external: rows::get(row, "external")?,
+        suspects: rows::get(row, "suspects")?,
         now: rows::get(row, "now")?,
     })
 }

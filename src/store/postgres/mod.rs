@@ -63,6 +63,7 @@ mod shared;
 mod shared_cursor;
 mod statements;
 mod status;
+mod suspects;
 pub(crate) mod testing;
 mod tls;
 mod transaction;

@@ -11,7 +11,7 @@ use super::database::Postgres;
 use super::{
     admin, admission, aging, audit, claim, clock, delivered, expiring, external, group_claim, hints, history, insert,
     installation, job_operations, maintenance, migrate, nodes, progress, queue_capacity, receive, reconcile, retry,
-    rows, rules, schedules, settle, status,
+    rows, rules, schedules, settle, status, suspects,
 };
 use crate::config::{DatabaseConfig, HistoryConfig};
 use crate::error::Result;
@@ -24,7 +24,7 @@ use crate::store::{
     Inspect, Installation, JobDetail, JobFilter, JobResult, JobSummary, Leases, Maintenance, MaintenanceDue,
     MigrationStatus, NodeHeartbeat, NodeInfo, Operate, OperatorOptions, Outage, Outcomes, Page, Preclaim, Promoted,
     Prune, Received, Recovery, Released, Rule, RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows,
-    StatusReport, StoreInfo, UnreadableRow,
+    StatusReport, StoreInfo, Suspect, UnreadableRow,
 };
 
 impl StoreInfo for Postgres {
@@ -100,6 +100,14 @@ impl Hints for Postgres {
 impl Acquire for Postgres {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
         claim::claim(&self.0, request).await
+    }
+
+    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>> {
+        suspects::suspects(&self.0, queues, kinds, limit).await
+    }
+
+    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        suspects::acquit(&self.0, ids).await
     }
 
     async fn claim_delivered(

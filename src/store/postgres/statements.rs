@@ -134,12 +134,24 @@ impl Statement {
     }
 }
 
+/// Where suspects wait: as in suspects.sql.
+const OF_SUSPECTS: &str = "c.blocked_on = (select 'alone'::text) and c.share = ''";
+
+/// Builds the claim of suspects (suspects.sql) from an ordinary claim, which has to obey the same rules: only the rows are others.
+fn of_suspects(name: &'static str, claim: &str, schema: &str) -> Statement {
+    let of_suspects =
+        claim.replace("c.blocked_on is null", OF_SUSPECTS).replace("coalesce(c.blocked_on, '') = ''", OF_SUSPECTS);
+    Statement::new(name, &of_suspects, schema, Keep::Off)
+}
+
 macro_rules! statements {
     ($($name:ident),* $(,)?) => {
         /// All statements, for one schema.
         #[derive(Debug)]
         pub(crate) struct Statements {
             $(pub(super) $name: Statement,)*
+            pub(super) claim_suspect: Statement,
+            pub(super) claim_suspect_counted: Statement,
         }
 
         impl Statements {
@@ -151,12 +163,18 @@ macro_rules! statements {
                         schema,
                         keep,
                     ),)*
+                    claim_suspect: of_suspects("claim_suspect", include_str!("sql/claim.sql"), schema),
+                    claim_suspect_counted: of_suspects("claim_suspect_counted", include_str!("sql/claim_counted.sql"), schema),
                 }
             }
 
             /// Iterates over all statements and their names.
             pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Statement)> {
-                [$((stringify!($name), &self.$name)),*].into_iter()
+                let suspects = [
+                    ("claim_suspect", &self.claim_suspect),
+                    ("claim_suspect_counted", &self.claim_suspect_counted),
+                ];
+                [$((stringify!($name), &self.$name)),*].into_iter().chain(suspects)
             }
         }
     };
@@ -179,7 +197,7 @@ statements! {
     permit_running, notify, status_queues, status_nodes, list, show, show_bare, show_external, count, count_some, retry, retry_spread,
     dead_letter_groups, choose, list_ids, suspend, resume, run_now, change_idle, change_waiting, stale_claims, evict, audit, audit_write,
     audit_count, cancel, delete, schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
-    schedule_lock, schedule_fired, installation, system_identifier, adopt, new_report_key,
+    schedule_lock, schedule_fired, installation, system_identifier, adopt, new_report_key, suspects, acquit,
 }
 
 /// Returns a statement as it is sent, but for its name and with its comments.

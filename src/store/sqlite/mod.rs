@@ -47,6 +47,7 @@ mod settle;
 mod shared;
 mod statements;
 mod status;
+mod suspects;
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,8 @@ const LOST_ROWS: &str = include_str!("sql/lost_rows.sql");
 
 /// The reason of a dead letter whose last attempt ended with its node.
 const OWNER_LOST: &str = "owner lost";
+/// How the error of a death ends that is held against a job.
+const ALONE: &str = " while this job ran alone";
 
 /// Returns whether a node may own jobs.
 pub(super) fn is_alive(connection: &Connection, node: NodeId) -> rusqlite::Result<bool> {
@@ -210,14 +212,8 @@ impl Shared {
             let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
-                let row_left = OwnedRow {
-                    seq: row.get("seq")?,
-                    attempt: row.get("attempt")?,
-                    max_attempts: row.get("max_attempts")?,
-                    errors: row.get("errors")?,
-                };
                 Ok(Lost {
-                    row: row_left,
+                    row: OwnedRow::read(row)?,
                     owner: row.get("lock_owner")?,
                     name: row.get("name")?,
                     evicted: row.get("evicted")?,
@@ -362,29 +358,32 @@ struct Lost {
 }
 
 impl Lost {
-    /// Releases the job with its attempt spent. Returns `false` if that was the last attempt, or one death too many: the job is a dead
-    /// letter then.
+    /// Releases the job with its attempt spent. Returns `false` if that was the last attempt, or one death too many: the job is a dead letter
+    /// then. A node that a person declared dead, or that is unknown here, says nothing about its jobs.
     fn release(&self, connection: &Connection, quarantine: Option<NonZeroU32>, memory: Memory) -> Work<bool> {
         let now = memory.now;
         let node = self.owner;
+        let died = self.name.is_some() && !self.evicted;
+        let proof = died && self.row.runs_alone;
         let why = match &self.name {
             Some(name) if self.evicted => format!("node {node} ({name}) was declared dead by hand"),
             Some(name) => format!("node {node} ({name}) did not renew its lease"),
             None => format!("node {node} is unknown"),
         };
+        let alone = if proof { ALONE } else { "" };
         let error = AttemptError {
             attempt: self.row.attempt,
             at: timestamp(now)?,
             node,
-            error: format!("{OWNER_LOST}: {why}"),
+            error: format!("{OWNER_LOST}: {why}{alone}"),
             detail: None,
         };
         let remember = |ending| memory.remember(connection, SourceTable::JOB, self.row.seq, ending, Some(&error.error));
         let errors = with_error(self.row.errors.as_deref(), error.clone())?;
-        let died = deaths(&errors, OWNER_LOST);
-        if quarantine.is_some_and(|limit| died >= limit.get()) {
+        let proofs = deaths(&errors, OWNER_LOST, ALONE);
+        if proof && quarantine.is_some_and(|limit| proofs >= limit.get()) {
             remember(HistoryOutcome::Dead)?;
-            let reason = format!("quarantined: its process died {died} times while it ran");
+            let reason = format!("quarantined: its process died {proofs} times while it ran alone");
             self.row.dead_letter(connection, Some(&errors), &reason, now)?;
             return Ok(false);
         }
@@ -392,6 +391,10 @@ impl Lost {
         remember(if again { HistoryOutcome::Lost } else { HistoryOutcome::Dead })?;
         if again {
             self.row.release(connection, self.row.attempt, Some(&errors))?;
+            // A row that ran alone is a suspect again by now.
+            if died && quarantine.is_some() && !self.row.runs_alone {
+                self.row.suspect(connection)?;
+            }
         } else {
             self.row.dead_letter(connection, Some(&errors), OWNER_LOST, now)?;
         }

@@ -21,7 +21,7 @@ use crate::store::{
     FullQueue, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, Installation, JobDetail,
     JobFilter, JobResult, JobState, JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat,
     NodeInfo, Operate, OperatorOptions, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery, Released, Rule,
-    RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, UnreadableRow,
+    RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, Suspect, UnreadableRow,
 };
 
 impl StoreInfo for Sqlite {
@@ -92,7 +92,16 @@ impl Hints for Sqlite {
 #[async_trait]
 impl Acquire for Sqlite {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
-        self.0.claim(request).await.map(|jobs| Claimed { jobs, reserved_from: None, allowed: None })
+        let jobs = if request.suspects { self.0.claim_suspects(request).await? } else { self.0.claim(request).await? };
+        Ok(Claimed { jobs, reserved_from: None, allowed: None })
+    }
+
+    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>> {
+        self.0.suspects(queues, kinds, limit).await
+    }
+
+    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        self.0.acquit(ids).await
     }
 
     async fn claim_delivered(

@@ -186,9 +186,9 @@ pub(super) fn with_error(text: Option<&str>, error: AttemptError) -> rusqlite::R
     serde_json::to_string(&all).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))
 }
 
-/// Counts the errors of a record that begin with a text, back to the start of the job's present life: attempts rise until a retried dead
-/// letter starts again with none.
-pub(super) fn deaths(record: &str, beginning: &str) -> u32 {
+/// Counts the errors of a record that begin and end with a text, back to the start of the job's present life: attempts rise until a retried
+/// dead letter starts again with none.
+pub(super) fn deaths(record: &str, beginning: &str, end: &str) -> u32 {
     let mut deaths = 0;
     let mut later = u32::MAX;
     for error in errors(Some(record)).iter().rev() {
@@ -196,7 +196,7 @@ pub(super) fn deaths(record: &str, beginning: &str) -> u32 {
             break;
         }
         later = error.attempt;
-        deaths += u32::from(error.error.starts_with(beginning));
+        deaths += u32::from(error.error.starts_with(beginning) && error.error.ends_with(end));
     }
     deaths
 }

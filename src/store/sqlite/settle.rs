@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, named_params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::error::Work;
 use super::history::{Memory, SourceTable};
@@ -24,6 +24,10 @@ static JOB_TO_DEAD: Statement = statement!("sql/job_to_dead.sql");
 pub(super) const REMOVE_JOB: &str = include_str!("sql/remove_job.sql");
 const PUT_OFF: &str = include_str!("sql/put_off.sql");
 const RELEASE_JOB: &str = include_str!("sql/release_job.sql");
+static JOB_TO_SUSPECT: Statement = statement!("sql/job_to_suspect.sql");
+
+/// `visible_at` of a suspect (suspects.rs) that runs, and runs alone. A row that has an owner needs no such time, and each claim sets it.
+pub(super) const RUNS_ALONE: Micros = -1;
 
 impl Shared {
     pub(super) async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
@@ -129,7 +133,7 @@ pub(super) fn dead_letter_unreadable(
     memory: Memory,
 ) -> Work<()> {
     row.dead_letter(connection, SourceTable::JOB, node, memory, |errors| {
-        let owned = OwnedRow { seq: row.seq, attempt: 0, max_attempts: 0, errors: None };
+        let owned = OwnedRow { seq: row.seq, attempt: 0, max_attempts: 0, errors: None, runs_alone: false };
         owned.dead_letter(connection, Some(errors), &row.why, memory.now)
     })
 }
@@ -150,22 +154,24 @@ pub(super) struct OwnedRow {
     pub(super) attempt: u32,
     pub(super) max_attempts: u32,
     pub(super) errors: Option<String>,
+    /// Whether it was claimed as a suspect, and its node runs nothing else.
+    pub(super) runs_alone: bool,
 }
 
 impl OwnedRow {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get("seq")?,
+            attempt: row.get("attempt")?,
+            max_attempts: row.get("max_attempts")?,
+            errors: row.get("errors")?,
+            runs_alone: row.get::<_, Option<Micros>>("visible_at")? == Some(RUNS_ALONE),
+        })
+    }
+
     fn find(connection: &Connection, node: NodeId, fence: Fence) -> rusqlite::Result<Option<Self>> {
         let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
-        connection
-            .prepare_cached(OWNED_ROW)?
-            .query_row(params, |row| {
-                Ok(Self {
-                    seq: row.get("seq")?,
-                    attempt: row.get("attempt")?,
-                    max_attempts: row.get("max_attempts")?,
-                    errors: row.get("errors")?,
-                })
-            })
-            .optional()
+        connection.prepare_cached(OWNED_ROW)?.query_row(params, Self::read).optional()
     }
 
     /// Moves the job to `timer_job`.
@@ -196,12 +202,19 @@ impl OwnedRow {
         self.remove(connection)
     }
 
-    /// Makes the job wait again.
+    /// Makes the job wait again. A suspect stays one.
     pub(super) fn release(&self, connection: &Connection, attempt: u32, errors: Option<&str>) -> rusqlite::Result<()> {
         connection
             .prepare_cached(RELEASE_JOB)?
             .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors })?;
-        Ok(())
+        if self.runs_alone { self.suspect(connection) } else { Ok(()) }
+    }
+
+    /// Makes a suspect of a job that has no owner any more: it is claimed alone from now on.
+    pub(super) fn suspect(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.prepare_cached(&JOB_TO_SUSPECT)?.execute(named_params! { ":seq": self.seq })?;
+        // The row is deleted last: the trigger then sees that the job only moved, and releases nothing.
+        self.remove(connection)
     }
 
     fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {

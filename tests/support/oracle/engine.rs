@@ -10,12 +10,13 @@ use jiff::Timestamp;
 use jobwright::store::engine::{
     Acquire, ClaimRequest, Claimed, Enqueue, FullQueue, Hint, HintStream, Hints, Inserted, Leases, NodeHeartbeat,
     NodeInfo, Outcomes, Preclaim, Received, Recovery, ScanRange, Schema, ServerIdentity, Settlement, StoreInfo,
+    Suspect,
 };
 use jobwright::store::{MigrationStatus, Released};
 use jobwright::{ClaimNumber, Fence, HistoryConfig, Job, JobId, JobMessage, NodeId, Result, Submission};
 
 use super::Oracle;
-use super::model::{JobTable, Node, State, after};
+use super::model::{JobTable, Node, OWNER_LOST_ALONE, Row, State, after};
 
 impl StoreInfo for Oracle {
     fn describe(&self) -> String {
@@ -92,6 +93,9 @@ impl Acquire for Oracle {
         if !state.alive(request.node) {
             return Ok(Claimed::default());
         }
+        if request.suspects {
+            return Ok(Claimed { jobs: state.own_suspects(request), reserved_from: None, allowed: None });
+        }
         let jobs = state.own_first((request.node, request.claim), request.limit, |row| {
             row.message.queue == request.queue
                 && (request.include_hidden || !row.is_held())
@@ -115,6 +119,35 @@ impl Acquire for Oracle {
         kinds: Option<&[String]>,
     ) -> Result<Vec<Job>> {
         Ok(self.lock().claim_delivered(node, claim, deliveries, kinds))
+    }
+
+    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>> {
+        let state = self.lock();
+        let wanted = |row: &&Row| queues.contains(&row.message.queue) && kinds.contains(&row.message.kind);
+        let mut found: Vec<&Row> =
+            state.jobs.values().filter(|row| matches!(row.location, JobTable::Suspect)).filter(wanted).collect();
+        found.sort_unstable_by_key(|row| (row.rank(), row.seq));
+        let found = found.into_iter().take(limit).map(|row| Suspect {
+            id: row.message.id,
+            queue: row.message.queue.clone(),
+            kind: row.message.kind.clone(),
+            needs_permits: false,
+        });
+        Ok(found.collect())
+    }
+
+    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        let mut state = self.lock();
+        let mut queues = BTreeSet::new();
+        for row in state.jobs.values_mut().filter(|row| ids.contains(&row.message.id)) {
+            if matches!(row.location, JobTable::Suspect) {
+                row.location = JobTable::Waiting;
+                queues.insert(row.message.queue.clone());
+            } else if row.owner().is_some() && std::mem::take(&mut row.alone) {
+                queues.insert(row.message.queue.clone());
+            }
+        }
+        Ok(queues.into_iter().collect())
     }
 
     async fn report_left_alone(&self, _: NodeId, _: Option<&str>) -> Result<()> {
@@ -244,17 +277,22 @@ impl Recovery for Oracle {
         };
         let mut released = Released::default();
         for (seq, owner) in lost(&state).into_iter().take(limit) {
+            let known = state.nodes.contains_key(&owner);
             let row = state.jobs.get_mut(&seq).unwrap();
-            row.record(owner, "owner lost", None);
-            let deaths = row.deaths();
-            if quarantine.is_some_and(|limit| deaths >= limit.get()) {
-                row.bury(&format!("quarantined: its process died {deaths} times while it ran"));
+            let proof = row.alone && known;
+            row.record(owner, if proof { OWNER_LOST_ALONE } else { "owner lost" }, None);
+            let proofs = row.proofs();
+            if proof && quarantine.is_some_and(|limit| proofs >= limit.get()) {
+                row.bury(&format!("quarantined: its process died {proofs} times while it ran alone"));
                 released.dead += 1;
             } else if row.spent() {
                 row.bury("owner lost");
                 released.dead += 1;
             } else {
-                row.location = JobTable::Waiting;
+                row.release();
+                if known && quarantine.is_some() {
+                    row.location = JobTable::Suspect;
+                }
                 released.waiting += 1;
             }
         }
@@ -273,7 +311,7 @@ impl Recovery for Oracle {
         for id in ids {
             if let Some(row) = state.owned(node, Fence::new(*id, claim.get())) {
                 row.attempt -= 1;
-                row.location = JobTable::Waiting;
+                row.release();
                 released += 1;
             }
         }

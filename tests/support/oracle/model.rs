@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::engine::{Inserted, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict};
+use jobwright::store::engine::{ClaimRequest, Inserted, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict};
 use jobwright::store::schedules::ScheduleInfo;
 use jobwright::store::{AffectedJobs, JobFilter, JobState, JobSummary};
 use jobwright::{AttemptError, ClaimNumber, Due, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId};
 
+/// The error of a death that is held against a job.
+pub(super) const OWNER_LOST_ALONE: &str = "owner lost while this job ran alone";
 /// How many errors a job keeps.
 const ERRORS_KEPT: usize = 10;
 
@@ -38,16 +40,31 @@ pub(super) struct Row {
     pub(super) location: JobTable,
     /// The row is hidden from claims until then, for its delivery.
     pub(super) held: Option<Timestamp>,
+    /// It was last claimed as a suspect.
+    pub(super) alone: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum JobTable {
     Waiting,
-    Running { owner: NodeId, since: Timestamp },
-    External { until: Timestamp, lease: Duration },
-    Timer { due: Timestamp },
+    /// Its process died while it ran: only claims of suspects take it.
+    Suspect,
+    Running {
+        owner: NodeId,
+        since: Timestamp,
+    },
+    External {
+        until: Timestamp,
+        lease: Duration,
+    },
+    Timer {
+        due: Timestamp,
+    },
     Suspended,
-    Dead { at: Timestamp, reason: String },
+    Dead {
+        at: Timestamp,
+        reason: String,
+    },
 }
 
 #[derive(Debug)]
@@ -69,6 +86,7 @@ impl Row {
     pub(super) fn state(&self) -> JobState {
         match self.location {
             JobTable::Waiting => JobState::Waiting,
+            JobTable::Suspect => JobState::Blocked,
             JobTable::Running { .. } => JobState::Running,
             JobTable::External { .. } => JobState::External,
             JobTable::Timer { .. } => JobState::Timer,
@@ -92,7 +110,8 @@ impl Row {
         self.attempt >= self.message.max_attempts
     }
 
-    fn own(&mut self, owner: NodeId, claim: ClaimNumber) {
+    pub(super) fn own(&mut self, owner: NodeId, claim: ClaimNumber) {
+        self.alone = matches!(self.location, JobTable::Suspect);
         self.version = claim.get();
         self.attempt += 1;
         self.location = JobTable::Running { owner, since: Timestamp::now() };
@@ -119,18 +138,23 @@ impl Row {
         self.errors.drain(..excess);
     }
 
-    /// Counts the deaths of its nodes that the job's error record shows since it was last a dead letter.
-    pub(super) fn deaths(&self) -> u32 {
-        let mut deaths = 0;
+    /// Makes it wait again; a suspect stays one.
+    pub(super) fn release(&mut self) {
+        self.location = if self.alone { JobTable::Suspect } else { JobTable::Waiting };
+    }
+
+    /// Counts the deaths of its nodes while it ran alone that the job's error record shows since it was last a dead letter.
+    pub(super) fn proofs(&self) -> u32 {
+        let mut proofs = 0;
         let mut before = 0;
         for error in &self.errors {
             if error.attempt < before {
-                deaths = 0;
+                proofs = 0;
             }
             before = error.attempt;
-            deaths += u32::from(error.error.starts_with("owner lost"));
+            proofs += u32::from(error.error == OWNER_LOST_ALONE);
         }
-        deaths
+        proofs
     }
 
     pub(super) fn bury(&mut self, reason: &str) {
@@ -154,7 +178,7 @@ impl Row {
             }
     }
 
-    fn job(&self) -> Job {
+    pub(super) fn job(&self) -> Job {
         let message = &self.message;
         jobwright::store::engine::testing::job(message.clone(), self.seq, self.version, self.attempt, self.created_at)
     }
@@ -227,6 +251,7 @@ impl State {
                 created_at: now,
                 message: message.clone(),
                 errors: Vec::new(),
+                alone: false,
                 held: (due <= now && !message.hidden_for.is_zero()).then(|| after(now, message.hidden_for)),
                 location: if due > now { JobTable::Timer { due } } else { JobTable::Waiting },
             };
@@ -266,6 +291,22 @@ impl State {
         best.iter().map(|(_, seq)| each(self.jobs.get_mut(seq).unwrap())).collect()
     }
 
+    /// Claims suspects.
+    pub(super) fn own_suspects(&mut self, request: &ClaimRequest<'_>) -> Vec<Job> {
+        let wanted = |row: &Row| {
+            matches!(row.location, JobTable::Suspect)
+                && row.message.queue == request.queue
+                && request.kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
+        };
+        let mut best: Vec<&mut Row> = self.jobs.values_mut().filter(|row| wanted(row)).collect();
+        best.sort_unstable_by_key(|row| (row.rank(), row.seq));
+        let own = |row: &mut Row| {
+            row.own(request.node, request.claim);
+            row.job()
+        };
+        best.into_iter().take(request.limit).map(own).collect()
+    }
+
     /// Claims up to `limit` matching jobs for the node.
     pub(super) fn own_first(
         &mut self,
@@ -303,7 +344,7 @@ impl State {
             }
             Verdict::Release => {
                 row.attempt -= 1;
-                row.location = JobTable::Waiting;
+                row.release();
             }
             Verdict::Dead => row.bury(reason),
             Verdict::Cancel => {

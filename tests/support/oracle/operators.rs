@@ -38,6 +38,7 @@ impl Inspect for Oracle {
                     queue.oldest_waiting_seconds =
                         Some(queue.oldest_waiting_seconds.map_or(age, |oldest| oldest.max(age)));
                 }
+                JobTable::Suspect => queue.blocked += 1,
                 JobTable::Running { owner, .. } => {
                     queue.running += 1;
                     *running.entry(owner).or_default() += 1;
@@ -84,7 +85,7 @@ impl Inspect for Oracle {
                 _ => None,
             },
             options: row.message.options.clone(),
-            blocked_on: None,
+            blocked_on: matches!(row.location, JobTable::Suspect).then(|| "alone".to_owned()),
         }))
     }
 

@@ -277,9 +277,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "killers-are-never-quarantined",
         "src/store/postgres/sql/release_lost.sql",
-        "spent or deaths >= :quarantine_after is true as dies",
+        "spent or proof and proofs >= :quarantine_after is true as dies",
         "spent as dies",
         "binary(stores) & test(/^conformance::postgres::release_lost::/)",
+    ),
+    of(
+        "deaths-in-company-are-proofs",
+        "src/store/postgres/sql/release_lost.sql",
+        "coalesce(j.blocked_on, '') = 'alone' and n.evicted is false as proof",
+        "n.evicted is false as proof",
+        "binary(stores) & test(/^conformance::postgres::(release_lost|suspects)::/)",
+    ),
+    of(
+        "neighbours-of-a-death-are-no-suspects",
+        "src/store/postgres/sql/release_lost.sql",
+        "and coalesce(j.blocked_on, 'alone') = 'alone' as suspect",
+        "and j.blocked_on = 'alone' is true as suspect",
+        "binary(stores) & test(/^conformance::postgres::suspects::/)",
+    ),
+    of(
+        "passes-admit-suspects",
+        "src/store/postgres/sql/admit_candidates.sql",
+        "key <> 'alone' and (select",
+        "(select",
+        "binary(stores) & test(/^conformance::postgres::suspects_under_rules::/)",
     ),
     of(
         "who-beat-meanwhile-is-declared-dead",

@@ -57,6 +57,7 @@ impl Node {
             include_hidden: false,
             counted: &[],
             admitted_too: true,
+            suspects: false,
         };
         (self.store.claim(&request).await.unwrap().jobs.remove(0), claim)
     }
@@ -109,6 +110,7 @@ async fn what_is_known_by_name_is_looked_for_twice_too() {
         include_hidden: false,
         counted: &[],
         admitted_too: true,
+        suspects: false,
     };
     assert_eq!(node.store.claim(&request).await.unwrap().jobs.len(), 1);
     sleep(STRAGGLER * 2).await;

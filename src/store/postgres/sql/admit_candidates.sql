@@ -4,7 +4,7 @@
 -- A key's shares are found by stepping through the index, once per share: there may be few shares and a million blocked jobs.
 -- Of each key, all unblocks are taken that are among the first twenty times :max_keys, because a bulk insert writes one per flush. Those of
 -- keys that no job is blocked on are only removed, and do not count towards :max_keys: anyone who may send may write any number of them,
--- and groups that wait must not wait for those. The last row of the answer says how many were removed, and (in `seq`) whether there may be
+-- and groups that wait must not wait for those. Suspects wait for no key that a pass could free (suspects.sql). The last row of the answer says how many were removed, and (in `seq`) whether there may be
 -- more, because nothing else will.
 -- :limit::int8, :queues::text[], :kinds::text[], :ahead::int8, :max_keys::int8, :counting::bool
 with noted as materialized (
@@ -12,7 +12,7 @@ with noted as materialized (
 ),
 noted_keys as materialized (
     -- One index lookup per key, and no join.
-    select key, (select b.ctid from {schema}.job b where b.blocked_on = k.key limit 1) is not null as is_waited_for
+    select key, key <> 'alone' and (select b.ctid from {schema}.job b where b.blocked_on = k.key limit 1) is not null as is_waited_for
     from (select distinct key from noted) k
 ),
 picked as materialized (

@@ -1,6 +1,6 @@
 -- Whether maintenance work is due, now or within :ahead_us microseconds: one index step per table. An idle node asks nothing else, apart
 -- from its claims and its lease. The answer includes the time, which shows whether a clock was set back. `stop` is stable, so that it
--- can be an index condition.
+-- can be an index condition. The key of suspects is a subselect, so that no index on all blocked jobs is possible (suspects.sql).
 -- :ahead_us::int8
 with moment as (
     select statement_timestamp() + :ahead_us::float8 * interval '1 microsecond' as stop,
@@ -18,4 +18,5 @@ select exists (select from {schema}.timer_job where due_at <= (select stop from 
        exists (select from {schema}.schedule where not paused and next_at <= (select stop from moment)) as schedules,
        exists (select from {schema}.external_job where lease_until <= statement_timestamp())
            or exists (select from {schema}.terminating_handler where until <= statement_timestamp()) as external,
+       exists (select from {schema}.job where blocked_on = (select 'alone'::text) and share = '' and lock_owner is null) as suspects,
        clock_timestamp() as now

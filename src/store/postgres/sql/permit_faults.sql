@@ -25,7 +25,7 @@ where j.options ? 'group'::text and not j.admitted and j.blocked_on is null
 union all
 select 'the job ' || j.id::text || ' behind ' || j.blocked_on || ' runs, and its node ' || j.lock_owner::text || ' does not hold the group'
 from {schema}.job j
-where j.blocked_on is not null and j.lock_owner is not null
+where j.blocked_on <> 'alone' and j.lock_owner is not null
   and not exists (select from {schema}.permit s where s.key collate "C" = j.blocked_on and s.node = j.lock_owner)
 union all
 -- The holder of a permit unblocks its key when it ends, and a rate says when it allows more. Otherwise only a rule that lets nothing start
@@ -33,7 +33,7 @@ union all
 select 'jobs wait at ' || b.blocked_on || ', which nobody holds and nobody will open'
 from (select blocked_on, substr(blocked_on, 3) as name,
              case left(blocked_on, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
-      from (select distinct blocked_on from {schema}.job where blocked_on is not null and lock_owner is null) g) b
+      from (select distinct blocked_on from {schema}.job where blocked_on <> 'alone' and lock_owner is null) g) b
 where not exists (select from {schema}.permit s where s.key collate "C" = b.blocked_on)
   and not exists (select from {schema}.usage u where u.key = b.blocked_on and u.n > 0)
   and not exists (select from {schema}.unblock o where o.key = b.blocked_on)

@@ -13,7 +13,8 @@ keys as materialized (
     select key, n, substr(key, 3) as name,
            case left(key, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
     from step
-    where key is not null
+    -- Suspects of the death of a process wait for an idle node (suspects.sql).
+    where key is not null and key <> 'alone'
 ),
 opened as (
     insert into {schema}.unblock (key)

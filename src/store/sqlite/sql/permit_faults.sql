@@ -27,7 +27,7 @@ union all
 select 'jobs wait at ' || b.blocked_on || ', which nobody holds and nobody will open'
 from (select blocked_on, substr(blocked_on, 3) as name,
              case substr(blocked_on, 1, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
-      from (select distinct blocked_on from jobwright_blocked_job) g) b
+      from (select distinct blocked_on from jobwright_blocked_job where blocked_on <> 'alone') g) b
 where not exists (select 1 from jobwright_permit s where s.key = b.blocked_on)
   and not exists (select 1 from jobwright_unblock o where o.key = b.blocked_on)
   and not exists (select 1 from jobwright_rule r

@@ -90,5 +90,6 @@ fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
         include_hidden: false,
         counted: &[],
         admitted_too: true,
+        suspects: false,
     }
 }

@@ -1,0 +1,246 @@
+//! Runs suspects alone: jobs whose process died while they ran.
+//!
+//! The death of a process says only that one of the jobs that ran in it may have killed it. Each of them is a suspect from then on
+//! ([`release_lost`](crate::store::Recovery::release_lost)), and runs alone in its process. Then another death is a proof, and an innocent
+//! suspect ends like any other job.
+//!
+//! ```text
+//!  suspects wait ──▶ claim no more ──▶ nothing runs any more ──▶ claim one suspect, run it ──▶ next one, for a second ──▶ claim as before
+//!                                      (or, after a minute, the node gives up: it is for another node, or for later)       for as long
+//! ```
+//!
+//! Other jobs get about half of the node's time, also while there are many suspects. Two bounds keep a suspect from being in the way, or from
+//! waiting for ever: after two minutes of its run other jobs start beside it, and if no node could run it alone for ten minutes, because their
+//! jobs take hours, it waits like any other job. Either way it is acquitted first: its death is held against nobody then.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::backoff::{Reconnect, jitter};
+use crate::error::{Result, warn_of};
+use crate::executor::node::alone::{self, Alone};
+use crate::executor::node::limits::{Limit, Running};
+use crate::executor::node::stats::add;
+use crate::executor::run::start::start;
+use crate::executor::session::node_session::NodeSession;
+use crate::job::{Job, JobId};
+use crate::store::{ClaimRequest, Counted, Hint, Scope, Store, Suspect};
+
+/// How many suspects are read at once.
+const LOOKED_AT: usize = 100;
+/// How long other jobs may run on before this node gives up for now.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long short suspects follow one another before other jobs may start.
+const TURN: Duration = Duration::from_secs(1);
+/// The least time for other jobs after that.
+const SHORT_REST: Duration = Duration::from_millis(200);
+/// The longest. A suspect that runs for an hour is followed by others soon enough.
+const LONG_REST: Duration = Duration::from_secs(120);
+/// How long a suspect has the process for itself.
+const ALONE: Duration = Duration::from_secs(120);
+/// How often the store is asked to acquit a suspect whose row is locked.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long a suspect may wait in vain.
+const IN_VAIN: Duration = Duration::from_secs(600);
+
+/// Runs suspects until the node stops claiming.
+pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>) {
+    let stop = node.stop_claiming.clone();
+    let suspects = Suspects { node, in_vain: HashMap::new() };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = suspects.work() => {}
+    }
+}
+
+struct Suspects<S: Store> {
+    node: Arc<NodeSession<S>>,
+    /// Since when this node has tried to run a suspect that still waits.
+    in_vain: HashMap<JobId, Instant>,
+}
+
+impl<S: Store> Suspects<S> {
+    async fn work(mut self) {
+        let mut delays = Reconnect::new(Duration::from_secs(5));
+        loop {
+            self.node.suspects_hint.notified().await;
+            while let Err(error) = self.turn().await {
+                warn_of!(error, "suspects could not be run; trying again");
+                self.node.claim_failed(&error);
+                tokio::time::sleep(delays.next_delay()).await;
+            }
+            delays.reset();
+        }
+    }
+
+    /// Runs suspects until none is left that this node can run now.
+    async fn turn(&mut self) -> Result<()> {
+        loop {
+            let mut found = self.found().await?;
+            let permits: Vec<JobId> = found.extract_if(.., |one| one.needs_permits).map(|one| one.id).collect();
+            self.acquit(&permits).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            if alone::is_busy() {
+                // An idle node comes first.
+                tokio::time::sleep(jitter(self.node.poll_interval)).await;
+                if self.found().await?.is_empty() {
+                    return Ok(());
+                }
+            }
+            let began = Instant::now();
+            let ran = self.run_some(&found, began).await?;
+            self.acquit(&self.waited_too_long(&found)).await?;
+            self.rest(began.elapsed()).await;
+            if !ran {
+                // The next poll finds those that are left.
+                return Ok(());
+            }
+        }
+    }
+
+    async fn found(&self) -> Result<Vec<Suspect>> {
+        let queues: Vec<String> = self.node.queues.keys().cloned().collect();
+        let able = self.node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open());
+        let kinds: Vec<String> = able.map(|(name, _)| name.clone()).collect();
+        self.node.store.suspects(&queues, &kinds, LOOKED_AT).await
+    }
+
+    /// Runs suspects one after the other while nothing else runs. Returns whether any ran.
+    async fn run_some(&mut self, found: &[Suspect], began: Instant) -> Result<bool> {
+        let now = Instant::now();
+        self.in_vain.retain(|id, _| found.iter().any(|suspect| suspect.id == *id));
+        let Some(alone) = Alone::begin(PATIENCE).await else {
+            for one in found {
+                self.in_vain.entry(one.id).or_insert(now);
+            }
+            return Ok(false);
+        };
+        let (mut alone, mut ran) = (Some(alone), false);
+        let mut none_of: Vec<(&str, &str)> = Vec::new();
+        for Suspect { id, queue, kind, .. } in found {
+            if !none_of.contains(&(queue, kind)) {
+                if let Some((job, running)) = self.claim(queue, kind).await? {
+                    ran = true;
+                    // The others have their turn later.
+                    self.in_vain.clear();
+                    alone = match alone {
+                        Some(alone) => self.run_alone(alone, job, running).await,
+                        None => None,
+                    };
+                    if alone.is_none() || began.elapsed() >= TURN {
+                        break;
+                    }
+                    continue;
+                }
+                none_of.push((queue, kind));
+            }
+            self.in_vain.entry(*id).or_insert(now);
+        }
+        Ok(ran)
+    }
+
+    /// Claims the best suspect of a queue and kind. `None`: none may start, or another node was faster.
+    async fn claim(&self, queue: &str, kind: &str) -> Result<Option<(Job, Option<Running>)>> {
+        let node = &self.node;
+        let limit = |scope, name| node.limits.of(scope, name, &node.queues);
+        // In the order in which dispatchers lock them.
+        let counted: Vec<Arc<Limit>> =
+            [limit(Scope::Queue, queue), limit(Scope::Kind, kind)].into_iter().flatten().collect();
+        let mut turns = Vec::with_capacity(counted.len());
+        for limit in &counted {
+            turns.push(limit.claiming.lock().await);
+        }
+        let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
+        let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
+        let kinds = [kind.to_owned()];
+        let claim = node.in_flight.begin_claim().await;
+        let request = ClaimRequest::new(node.id, claim.number(), queue, 1).kinds(&kinds).counted(&counts).suspects();
+        let claimed = node.store.claim(&request).await.inspect_err(|error| {
+            if !error.kept_nothing() {
+                for limit in &counted {
+                    limit.owe();
+                }
+            }
+        })?;
+        node.in_flight.add(claimed.jobs.iter());
+        drop(claim);
+        add(&node.counters.claimed, claimed.jobs.len());
+        let took = claimed.jobs.iter().filter(|job| !job.admitted).count();
+        if let Some(allowed) = claimed.allowed.filter(|allowed| allowed.written) {
+            for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
+                let anew = allowed.recount.contains(&place);
+                if anew {
+                    limit.restart_count();
+                }
+                limit.reported(if anew { 0 } else { *said }, took);
+            }
+        }
+        Ok(claimed.jobs.into_iter().next().map(|job| {
+            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            (job, running)
+        }))
+    }
+
+    /// Runs a job. Nothing else starts before its end, or before its time alone is over. If this future is dropped meanwhile, because the node
+    /// stops, that is still so.
+    async fn run_alone(&self, alone: Alone, job: Job, running: Option<Running>) -> Option<Alone> {
+        let (id, store) = (job.id, self.node.store.clone());
+        tracing::info!(%id, kind = job.kind, queue = job.queue, attempt = job.attempt, "runs alone: its process died while it ran before");
+        // A slot of its own: those of the queue belong to jobs that run beside each other.
+        if let Ok(slot) = Arc::new(Semaphore::new(1)).try_acquire_owned() {
+            start(&self.node, job, slot, None, running);
+        }
+        let over = tokio::spawn(async move {
+            let mut patience = ALONE;
+            while tokio::time::timeout(patience, alone.ended()).await.is_err() {
+                patience = AGAIN;
+                match store.acquit(&[id]).await {
+                    Ok(acquitted) if acquitted.is_empty() => {}
+                    Ok(_) => {
+                        tracing::warn!(%id, "has run alone for {ALONE:?}; other jobs run beside it from now on");
+                        return None;
+                    }
+                    Err(error) => tracing::debug!(%error, %id, "could not be acquitted; it goes on alone"),
+                }
+            }
+            Some(alone)
+        });
+        over.await.ok().flatten()
+    }
+
+    /// Returns those that could not be run alone for too long.
+    fn waited_too_long(&self, found: &[Suspect]) -> Vec<JobId> {
+        let over = |id: &JobId| self.in_vain.get(id).is_some_and(|since| since.elapsed() >= IN_VAIN);
+        found.iter().map(|suspect| suspect.id).filter(over).collect()
+    }
+
+    /// Makes suspects wait like any other job.
+    async fn acquit(&self, ids: &[JobId]) -> Result<()> {
+        if !ids.is_empty() {
+            tracing::warn!(
+                ?ids,
+                "these jobs can't be run alone, though their process died while they ran; they run beside others now"
+            );
+            let queues = self.node.store.acquit(ids).await?;
+            self.node.wakeup().notify(queues.into_iter().map(Hint::Rescan));
+        }
+        Ok(())
+    }
+
+    /// Leaves the node to other jobs for as long as it was kept from them, unless there are none.
+    async fn rest(&self, closed: Duration) {
+        let until = Instant::now() + closed.clamp(SHORT_REST, LONG_REST);
+        loop {
+            tokio::time::sleep(SHORT_REST).await;
+            if Instant::now() >= until || !alone::is_busy() {
+                return;
+            }
+        }
+    }
+}
