@@ -156,7 +156,7 @@ impl<S: Store> Context<S> {
     /// * [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back: an earlier statement failed, or a conflict was lost.
     /// * [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer was lost and the
     ///   server could not be asked. Also when a custom message service failed while its messages were being committed, or after that.
-    /// * [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected.
+    /// * [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected, or a given id is that of a job of another kind or queue.
     /// * [`Full`](crate::ErrorKind::Full) when a queue is full.
     /// * [`Refused`](crate::ErrorKind::Refused) when a custom message service refuses.
     ///
@@ -175,7 +175,11 @@ impl<S: Store> Context<S> {
         Ok(self.commit_with_receipt().await?.settled().await)
     }
 
-    pub(crate) async fn commit_with_receipt(self) -> Result<CommitReceipt> {
+    /// Commits like [`commit`](Self::commit). The receipt says which jobs were sent before, and which unique ones were not sent.
+    ///
+    /// # Errors
+    /// As for `commit`.
+    pub async fn commit_with_receipt(self) -> Result<CommitReceipt> {
         Ok(self.finish().await?.waited().await)
     }
 

@@ -38,7 +38,8 @@ pub enum ErrorKind {
     /// afterwards. Or the wait for a synchronous standby was cancelled, so the commit may exist on this server only. Or a custom message
     /// service failed while its messages were being committed, or after that.
     CommitUnknown,
-    /// A job that must be unique was sent, and another one holds its key (`JW-CONFLICT`). Nothing was written.
+    /// A job that must be unique was sent, and another one holds its key. Or a job was sent with an id that a job of another kind or queue has
+    /// (`JW-CONFLICT`). Nothing was written.
     Conflict,
     /// A queue holds as many waiting jobs as its rule allows (`JW-FULL`). Nothing was written. Retrying may help.
     Full,

@@ -247,17 +247,18 @@ pub struct Written {
     /// Rows that an executor in this process owns.
     pub(super) owned: Vec<OwnedInsert>,
     pub(super) duplicates: Vec<(JobId, JobId)>,
+    pub(super) known: Vec<JobId>,
 }
 
 impl Written {
     pub(super) fn new(mut messages: Vec<JobMessage>, inserted: Inserted) -> Self {
-        let Inserted { owned, duplicates, .. } = inserted;
+        let Inserted { owned, duplicates, known, .. } = inserted;
         if !duplicates.is_empty() {
             let gone: HashSet<JobId> =
                 duplicates.iter().filter(|(id, holder)| id != holder).map(|(id, _)| *id).collect();
             messages.retain(|message| !gone.contains(&message.id));
         }
-        Self { messages, owned, duplicates }
+        Self { messages, owned, duplicates, known }
     }
 
     /// Returns an empty result, for a service that keeps messages to itself.
@@ -271,6 +272,7 @@ impl Written {
         self.messages.extend(more.messages);
         self.owned.extend(more.owned);
         self.duplicates.extend(more.duplicates);
+        self.known.extend(more.known);
         self
     }
 
@@ -288,12 +290,12 @@ impl Written {
 
 /// Notifies the services of a commit. The commit stands, whatever they do.
 pub(crate) fn notify_committed(written: Written, notify: impl FnOnce(Written) -> CommitReceipt) -> CommitReceipt {
-    let duplicates = written.duplicates.clone();
+    let (duplicates, known) = (written.duplicates.clone(), written.known.clone());
     catch_unwind(AssertUnwindSafe(|| notify(written))).unwrap_or_else(|panic| {
         tracing::error!(
             panic = text(&*panic),
             "a message service panicked when it heard of a commit: executors find the messages when they poll"
         );
-        CommitReceipt::default().with_duplicates(duplicates)
+        CommitReceipt::default().with_duplicates(duplicates).with_known(known)
     })
 }

@@ -12,6 +12,7 @@ pub struct CommitReceipt {
     known: RouteCounts,
     published: Option<oneshot::Receiver<RouteCounts>>,
     duplicates: Vec<(JobId, JobId)>,
+    already_sent: Vec<JobId>,
     /// Futures that the commit of a context waits for.
     then: Vec<BoxFuture<'static, ()>>,
 }
@@ -21,6 +22,7 @@ impl fmt::Debug for CommitReceipt {
         f.debug_struct("CommitReceipt")
             .field("known", &self.known)
             .field("duplicates", &self.duplicates)
+            .field("already_sent", &self.already_sent)
             .finish_non_exhaustive()
     }
 }
@@ -38,6 +40,11 @@ impl CommitReceipt {
 
     pub(crate) fn with_duplicates(mut self, duplicates: Vec<(JobId, JobId)>) -> Self {
         self.duplicates = duplicates;
+        self
+    }
+
+    pub(crate) fn with_known(mut self, known: Vec<JobId>) -> Self {
+        self.already_sent = known;
         self
     }
 
@@ -64,6 +71,11 @@ impl CommitReceipt {
     /// Unique jobs that were not sent because another job holds their key: pairs of their id and the id of that job.
     pub fn duplicates(&self) -> &[(JobId, JobId)] {
         &self.duplicates
+    }
+
+    /// The ids of jobs that were sent before, with this kind and to this queue, and are not done. They stay as they are.
+    pub fn already_sent(&self) -> &[JobId] {
+        &self.already_sent
     }
 
     /// Waits until the broker has answered for every message, at most about `broker.confirm_timeout`.

@@ -77,6 +77,8 @@ impl<S: Store> MessageService<S> for TableService<S> {
     fn committed(&mut self, written: Written) -> CommitReceipt {
         self.shared.wakeup.notify(hints(&written.messages));
         let table = written.messages.len();
-        CommitReceipt::known(RouteCounts { table, ..RouteCounts::default() }).with_duplicates(written.duplicates)
+        CommitReceipt::known(RouteCounts { table, ..RouteCounts::default() })
+            .with_duplicates(written.duplicates)
+            .with_known(written.known)
     }
 }

@@ -42,7 +42,7 @@ pub enum Received {
     Stored(JobId),
     /// The same message was stored before.
     Known(JobId),
-    /// Another message was stored under this id before.
+    /// Another message was stored under this id before, or a job of another kind or queue was sent with it.
     Conflict(JobId),
     /// Another transaction that has not ended holds its id or its unique key. Nothing was stored: it has to be submitted again.
     Undecided {
@@ -79,14 +79,15 @@ pub(crate) fn waits_behind(message: &JobMessage, other: &JobMessage) -> bool {
 }
 
 /// Returns the answers, in the order of the submissions. `undecided` names those that have to wait, and what for. `None`: one of the others has
-/// no record.
+/// no record. `others` are ids of other jobs that are on no record: such a job was sent without the broker, with another kind or queue.
 ///
-/// The id of a job that was sent without the broker has no digest to compare with. The first message with that id counts as
+/// The id of a job that was sent without the broker has no digest to compare with. The first message with that id, its kind and its queue counts as
 /// known, and its digest is the one on record from then on.
 pub(crate) fn judge(
     submissions: &[Submission],
     records: &HashMap<JobId, SubmissionRecord>,
     undecided: &HashMap<JobId, String>,
+    others: &HashSet<JobId>,
 ) -> Option<Vec<Received>> {
     let mut answered = HashSet::new();
     submissions
@@ -95,7 +96,9 @@ pub(crate) fn judge(
             if let Some(held_by) = undecided.get(&message.id) {
                 return Some(Received::Undecided { id: message.id, held_by: held_by.clone() });
             }
-            let record = records.get(&message.id)?;
+            let Some(record) = records.get(&message.id) else {
+                return others.contains(&message.id).then_some(Received::Conflict(message.id));
+            };
             let first = answered.insert(message.id);
             Some(match record {
                 record if record.digest != *digest => Received::Conflict(message.id),

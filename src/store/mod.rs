@@ -27,6 +27,7 @@ pub mod engine;
 mod error_kind;
 mod expiring;
 mod filter;
+pub(crate) mod given_ids;
 mod hint;
 mod history;
 mod installation;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::given_ids::{Differs, OtherJob, refuse};
 use super::schedules::{Firing, ScheduleInfo};
 use crate::error::Result;
 use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, ScheduleSpec};
@@ -63,6 +64,18 @@ pub async fn migrate_sqlite(
     more: &[super::Migration],
 ) -> Result<Vec<super::MigrationStatus>> {
     store.migrate_with(more).await
+}
+
+/// Refuses messages whose id a job of another kind or queue has, as the databases do. Each message comes with the job that has its id.
+///
+/// # Errors
+/// `Conflict` for such an id.
+pub fn refuse_other_jobs<'a>(pairs: impl IntoIterator<Item = (&'a JobMessage, &'a JobMessage)>) -> Result<()> {
+    let others = pairs.into_iter().filter_map(|(message, job)| {
+        let differs = Differs::between(message, &job.kind, &job.queue, None)?;
+        Some(OtherJob { id: message.id, differs })
+    });
+    refuse(&others.collect::<Vec<_>>())
 }
 
 /// Returns a statement of the PostgreSQL store as it is sent, for tests that check its plan.

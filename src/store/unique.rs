@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, UniqueConflict, UniqueOptions};
+use crate::store::Inserted;
 
 /// The unique messages of a flush that are not written.
 #[derive(Debug, Default)]
@@ -12,21 +13,20 @@ pub(crate) struct Taken {
     pub(crate) skip: HashSet<usize>,
     /// The ids of messages whose key is held, each with the id of the job that holds it.
     pub(crate) duplicates: Vec<(JobId, JobId)>,
+    /// The ids of messages whose jobs were there before.
+    pub(crate) known: Vec<JobId>,
 }
 
 impl Taken {
+    /// Returns what the flush reports of them.
+    pub(crate) fn reported(self) -> Inserted {
+        Inserted { duplicates: self.duplicates, known: self.known, ..Inserted::default() }
+    }
+
     pub(crate) fn keep(&mut self, position: usize, id: JobId, holder: JobId) {
         self.skip.insert(position);
         self.duplicates.push((id, holder));
     }
-}
-
-/// Returns the ids that senders chose, if the flush has unique messages: the jobs with these ids may exist already.
-pub(crate) fn given(messages: &[JobMessage]) -> Vec<JobId> {
-    if messages.iter().all(|message| message.options.unique.is_none()) {
-        return Vec::new();
-    }
-    messages.iter().filter(|message| message.id_given).map(|message| message.id).collect()
 }
 
 /// The messages of a flush that ask for keys, each key once: of several messages with the same key, the first asks for it.
@@ -37,7 +37,7 @@ pub(crate) struct Asked<'a> {
     /// Other messages with such a key: position, id, and the index in `firsts` of the message with the same key.
     again: Vec<(usize, JobId, usize)>,
     /// Positions of messages whose jobs exist already. They must not be written after another message of the flush has replaced them.
-    known: Vec<usize>,
+    known: Vec<(usize, JobId)>,
 }
 
 impl<'a> Asked<'a> {
@@ -51,7 +51,7 @@ impl<'a> Asked<'a> {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (position, message) in messages.iter().enumerate() {
             if known.contains(&message.id) {
-                asked.known.push(position);
+                asked.known.push((position, message.id));
                 continue;
             }
             let Some(options) = &message.options.unique else { continue };
@@ -74,7 +74,8 @@ impl<'a> Asked<'a> {
 
     /// Evaluates the answers for `firsts`: the job that holds the key of each; `None`: the message itself got it.
     pub(crate) fn taken(&self, holders: &[Option<JobId>]) -> Taken {
-        let mut taken = Taken { skip: self.known.iter().copied().collect(), ..Taken::default() };
+        let (skip, known) = self.known.iter().copied().unzip();
+        let mut taken = Taken { skip, known, ..Taken::default() };
         for ((position, message, _), holder) in self.firsts.iter().zip(holders) {
             if let Some(holder) = holder {
                 taken.keep(*position, message.id, *holder);

@@ -106,6 +106,8 @@ pub struct Inserted {
     pub owned: Vec<OwnedInsert>,
     /// Unique messages that were not written because another job holds their key: the message's id, and that of the other job.
     pub duplicates: Vec<(JobId, JobId)>,
+    /// The given ids of messages that were sent before; their jobs stay as they are.
+    pub known: Vec<JobId>,
 }
 
 impl Inserted {
@@ -114,6 +116,7 @@ impl Inserted {
         self.rows += more.rows;
         self.owned.extend(more.owned);
         self.duplicates.extend(more.duplicates);
+        self.known.extend(more.known);
     }
 }
 

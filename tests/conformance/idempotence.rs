@@ -13,7 +13,7 @@ use crate::support::{Jobs, TestDb};
 async fn is_ignored(store: &Jobs, id: JobId, state: JobState) {
     assert_eq!(store.state(id).await, Some(state));
     let before = format!("{:?}", store.detail(id).await);
-    for again in [job(), job().delay(LATER), NewJob::json("other", &2).queue("other").priority(9)] {
+    for again in [job(), job().delay(LATER), NewJob::json("kind", &2).priority(9)] {
         let inserted = store.insert(&messages([again.id(id)]), None).await.unwrap();
         assert_eq!((inserted.rows, inserted.owned), (0, vec![]), "sent again while {state}");
     }

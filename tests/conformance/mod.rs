@@ -15,6 +15,7 @@ mod external;
 mod fencing;
 mod fencing_tokens;
 mod foreign_migrations;
+mod given_ids;
 mod group_runs;
 mod groups;
 mod hidden_rows;
@@ -22,6 +23,7 @@ mod hints;
 mod history;
 mod idempotence;
 mod idle_load;
+mod ids_of_other_jobs;
 mod installations;
 mod job_operations;
 mod large_batches;
@@ -211,6 +213,17 @@ conformance! {
             hints_may_go_nowhere
             another_process_hears_them
             strangers_do_not_hear_them
+        }
+        given_ids {
+            of_a_waiting_job
+            of_a_running_job
+            of_a_timer
+            of_a_suspended_job
+            of_a_dead_letter
+            of_an_external_job
+            of_a_job_that_is_gone
+            one_flush_for_two_jobs
+            of_a_submission
         }
         hidden_rows {
             claims_pass_over_it
@@ -439,6 +452,14 @@ conformance! {
     sql {
         installations {
             an_id_stays_until_a_copy_is_adopted
+        }
+        ids_of_other_jobs {
+            of_a_blocked_job
+            of_a_job_that_was_moved
+            of_unique_jobs
+            in_a_flush_of_several_statements
+            of_occurrences
+            of_a_unique_submission
         }
         bulk_operations {
             run_again_in_many_transactions

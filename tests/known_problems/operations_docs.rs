@@ -67,6 +67,7 @@ fn every_code_of_an_error_is_in_the_table_and_no_other() {
 fn every_function_for_users_is_named_in_the_documents() {
     let engine = set([
         "allowance",
+        "decide_ids",
         "hold_node",
         "is_carriable",
         "is_simple",

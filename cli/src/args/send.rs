@@ -64,7 +64,7 @@ pub(crate) struct SendOptions {
     /// A header: a string beside the payload (repeatable).
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
-    /// The job's id, a UUID: while a job of this id exists, sending it again changes nothing.
+    /// The job's id, a UUID: while a job of this id exists, sending it again changes nothing. One of another kind or queue is a conflict.
     #[arg(long, conflicts_with_all = ["lines", "jsonl"])]
     pub(crate) id: Option<JobId>,
     /// Its exclusive group: no two jobs of one group run at the same time.

@@ -10,7 +10,7 @@ use super::lines::send_lines;
 use crate::args::SendArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::line;
+use crate::output::{line, say};
 
 pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Result<(), Failure> {
     let longest = settings.database.max_payload;
@@ -30,9 +30,16 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     }
     let messages = connect(settings).await?;
     messages.prepare(&queue).await;
-    let id = messages.send(job).await?;
+    let mut context = messages.begin();
+    let id = context.send(job)?;
+    let receipt = context.commit_with_receipt().await?;
     // This process ends now, and an unsent delivery or wake-up would be lost with it.
     messages.wake_ups_sent().await;
+    if receipt.already_sent().contains(&id) && !quiet {
+        say(format!("job {id} was already sent, and stays as it is"));
+    }
+    // A unique job that was not sent is the one that holds its key.
+    let id = receipt.duplicates().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder);
     line(id.to_string())
 }
 

@@ -279,6 +279,8 @@ fn functions_with_their_owners_rights_are_granted_one_by_one() {
     let schema = roles.sandbox.schema().unwrap();
     for (_, name) in &roles.names[..2] {
         as_owner(&format!("set role \"{name}\"; select * from {schema}.new_ids(array[gen_random_uuid()])")).unwrap();
+        let decide = format!("select * from {schema}.decide_ids(array[gen_random_uuid()], array['k'], array['q'])");
+        as_owner(&format!("set role \"{name}\"; {decide}")).unwrap();
     }
 }
 

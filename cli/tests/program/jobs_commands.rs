@@ -138,7 +138,13 @@ fn payloads_come_back_as_they_were(sandbox: &Sandbox) {
 fn an_id_is_taken_once(sandbox: &Sandbox) {
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
     assert_eq!(sandbox.send(&["x", "1", "--id", id]), id);
-    assert_eq!(sandbox.send(&["x", "2", "--id", id]), id);
+    let again = sandbox.run(&["send", "x", "2", "--id", id]).success();
+    assert_eq!((again.stdout.trim(), again.stderr.contains("already sent")), (id, true), "{again:?}");
+    for other in [&["send", "y", "3", "--id", id][..], &["send", "x", "3", "--queue", "other", "--id", id]] {
+        let refused = sandbox.run(other).code(1);
+        assert!(refused.stderr.contains("JW-CONFLICT") && refused.stderr.contains(id), "{refused:?}");
+        assert_eq!(refused.stdout, "");
+    }
     assert_eq!(sandbox.list(&[]).len(), 1);
     assert_eq!(sandbox.show(id)["payload"]["json"], json!(1));
 }

@@ -14,8 +14,8 @@ pub trait Enqueue: StoreInfo + Send + Sync {
     /// a unique one whose key is held. A message that is due later goes to `timer_job`.
     ///
     /// # Errors
-    /// [`Conflict`](crate::ErrorKind::Conflict) when the key of a unique message is held and its options ask to reject it then;
-    /// nothing was written.
+    /// [`Conflict`](crate::ErrorKind::Conflict) when the key of a unique message is held and its options ask to reject it then, or when a
+    /// given id is that of a job of another kind or queue; nothing was written.
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted>;
 
     /// Stores what external producers submitted, and remembers each id with the digest of its message, in one transaction. The

@@ -13,6 +13,7 @@ use super::statements::{Statement, Statements};
 use super::types::{JsonParam, keyed};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage};
+use crate::store::given_ids::{Differs, OtherJob, refuse};
 use crate::store::statement_size::{ByteBudget, message_size};
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
@@ -60,6 +61,42 @@ enum Shape {
     Any,
     /// Some rows are inserted as preclaimed.
     Owned,
+}
+
+/// Reads which ids of an answer are those of other jobs.
+pub(super) fn other_jobs(rows: &[Row]) -> Result<Vec<OtherJob>> {
+    let mut others = Vec::new();
+    for row in rows {
+        if let Some(differs) = rows::get::<Option<&str>>(row, "known")?.and_then(Differs::told) {
+            others.push(OtherJob { id: JobId::from(rows::get::<Uuid>(row, "id")?), differs });
+        }
+    }
+    Ok(others)
+}
+
+/// Ids that senders chose, with what they say about their jobs: the parameters of `known_ids` and `lock_ids`.
+#[derive(Default)]
+pub(super) struct GivenIds<'a> {
+    ids: Vec<Uuid>,
+    kinds: Vec<&'a str>,
+    queues: Vec<&'a str>,
+}
+
+impl<'a> GivenIds<'a> {
+    /// Returns those of the messages; `None` if there are none.
+    pub(super) fn of(messages: impl IntoIterator<Item = &'a JobMessage>) -> Option<Self> {
+        let mut given = Self::default();
+        for message in messages.into_iter().filter(|message| message.id_given) {
+            given.ids.push(message.id.into());
+            given.kinds.push(&message.kind);
+            given.queues.push(&message.queue);
+        }
+        (!given.ids.is_empty()).then_some(given)
+    }
+
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.ids, &self.kinds, &self.queues]
+    }
 }
 
 /// Headers and options as JSON, in the order of the messages. They must outlive the columns, which borrow them.
@@ -170,7 +207,7 @@ impl<'a> MessageColumns<'a> {
     }
 
     /// Returns the ids that the senders chose.
-    pub(super) fn given(&self) -> impl Iterator<Item = Uuid> {
+    fn given(&self) -> impl Iterator<Item = Uuid> {
         self.content.ids.iter().zip(&self.given).filter(|(_, given)| **given).map(|(id, _)| *id)
     }
 
@@ -264,12 +301,20 @@ impl<'a> MessageColumns<'a> {
     }
 
     /// Reads which rows were inserted, and by which transaction if the statement returns its id.
+    ///
+    /// # Errors
+    /// `Conflict` if a given id is that of another job; then no row was inserted.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = rows.first().map(|row| rows::get(row, "xid")).transpose()?;
         if !matches!(self.shape, Shape::Any | Shape::Owned) {
             return Ok((Inserted { rows: self.content.ids.len() as u64, ..Inserted::default() }, xid));
         }
+        refuse(&other_jobs(rows)?)?;
         let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };
+        if rows.len() < self.content.ids.len() {
+            let written: HashSet<Uuid> = rows.iter().map(|row| rows::get(row, "id")).collect::<Result<_>>()?;
+            inserted.known = self.given().filter(|id| !written.contains(id)).map(JobId::from).collect();
+        }
         for row in rows {
             if rows::get(row, "owned")? {
                 let (id, location) = (rows::get::<Uuid>(row, "id")?, rows::location(row, "ctid")?);

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio_postgres::Row;
-use uuid::Uuid;
 
 use super::client::Params;
-use super::columns::{MessageColumns, Texts};
+use super::columns::{GivenIds, MessageColumns, Texts, other_jobs};
 use super::engine_transaction::EngineTransaction;
 use super::error::{ErrorContext, unanswered};
 use super::shared::Shared;
@@ -15,6 +14,7 @@ use super::statements::Statement;
 use super::unique::{Keys, given};
 use crate::error::{Error, Result};
 use crate::job::JobMessage;
+use crate::store::given_ids::{refuse, refuse_twice};
 use crate::store::unique::Taken;
 use crate::store::{Inserted, Preclaim};
 
@@ -30,6 +30,7 @@ pub(super) async fn insert(
     if messages.is_empty() {
         return Ok(Inserted::default());
     }
+    refuse_twice(messages)?;
     let texts = Texts::new(messages);
     if messages.iter().any(|message| message.options.unique.is_some()) {
         return insert_unique(shared, messages, &texts, owned).await;
@@ -39,17 +40,13 @@ pub(super) async fn insert(
         let rows = shared.engine_commit(FLUSH_ALONE, columns.statement(&shared.sql), &columns.params()).await?;
         return Ok(columns.read(&rows)?.0);
     }
-    finish(shared, begin(shared).await?, &parts).await
+    finish(shared, begin(shared).await?, messages, &parts).await
 }
 
 /// Returns the given ids if several statements write the messages. These ids must all be locked before the first statement. Returns `None`
 /// if no ids were given, or if a single statement handles them all.
-pub(super) fn in_parts(parts: &[MessageColumns<'_>]) -> Option<Vec<Uuid>> {
-    if parts.len() < 2 {
-        return None;
-    }
-    let ids: Vec<Uuid> = parts.iter().flat_map(MessageColumns::given).collect();
-    (!ids.is_empty()).then_some(ids)
+pub(super) fn in_parts<'a>(messages: &'a [JobMessage], parts: &[MessageColumns<'_>]) -> Option<GivenIds<'a>> {
+    if parts.len() < 2 { None } else { GivenIds::of(messages) }
 }
 
 /// Begins a flush of several statements. Until its commit nothing is kept, whatever becomes of it.
@@ -63,14 +60,27 @@ async fn query(batch: &EngineTransaction, statement: &Statement, params: Params<
 }
 
 /// Runs all statements, and commits.
-async fn finish(shared: &Arc<Shared>, batch: EngineTransaction, parts: &[MessageColumns<'_>]) -> Result<Inserted> {
+async fn finish(
+    shared: &Arc<Shared>,
+    batch: EngineTransaction,
+    messages: &[JobMessage],
+    parts: &[MessageColumns<'_>],
+) -> Result<Inserted> {
     let mut inserted = Inserted::default();
-    if let Some(ids) = in_parts(parts) {
-        query(&batch, &shared.sql.lock_ids, &[&ids]).await?;
+    let mut refused = Ok(());
+    if let Some(given) = in_parts(messages, parts) {
+        refused = refuse(&other_jobs(&query(&batch, &shared.sql.lock_ids, &given.params()).await?)?);
     }
     for columns in parts {
+        if refused.is_err() {
+            break;
+        }
         let rows = query(&batch, columns.statement(&shared.sql), &columns.params()).await?;
-        inserted.add(columns.read(&rows)?.0);
+        refused = columns.read(&rows).map(|(more, _)| inserted.add(more));
+    }
+    if let Err(refusal) = refused {
+        batch.roll_back().await?;
+        return Err(refusal);
     }
     let context = ErrorContext { what: FLUSH_ALONE, label: &shared.label };
     batch.commit().await.map_err(|error| if unanswered(&error) { context.commit_unknown(error) } else { error })?;
@@ -86,7 +96,7 @@ async fn insert_unique(
 ) -> Result<Inserted> {
     let batch = begin(shared).await?;
     let known = match given(messages) {
-        Some(ids) => query(&batch, &shared.sql.known_ids, &[&ids]).await?,
+        Some(given) => query(&batch, &shared.sql.known_ids, &given.params()).await?,
         None => Vec::new(),
     };
     let taken = match Keys::new(messages, &known) {
@@ -102,5 +112,7 @@ async fn insert_unique(
         }
     };
     let parts = MessageColumns::of_each(messages, texts, owned, &taken.skip);
-    Ok(Inserted { duplicates: taken.duplicates, ..finish(shared, batch, &parts).await? })
+    let mut inserted = finish(shared, batch, messages, &parts).await?;
+    inserted.add(taken.reported());
+    Ok(inserted)
 }

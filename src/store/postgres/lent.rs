@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::client::query;
-use super::columns::{MessageColumns, Texts};
+use super::columns::{MessageColumns, Texts, other_jobs};
 use super::commit_status::Evidence;
 use super::connect::Conn;
 use super::error::ErrorContext;
@@ -19,6 +19,7 @@ use super::statements::Statement;
 use super::unique::{Keys, given};
 use crate::error::Result;
 use crate::job::JobMessage;
+use crate::store::given_ids::{refuse, refuse_twice};
 use crate::store::unique::Taken;
 use crate::store::{Inserted, JobWriter, Preclaim};
 
@@ -105,10 +106,11 @@ impl fmt::Debug for PgTransactionRef<'_> {
 impl JobWriter for PgTransactionRef<'_> {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         let sql = &self.shared.sql;
+        refuse_twice(messages)?;
         let texts = Texts::new(messages);
         let mut taken = Taken::default();
         let known = match given(messages) {
-            Some(ids) => self.run("look for given ids", &sql.known_ids, &[&ids]).await?,
+            Some(given) => self.run("look for given ids", &sql.known_ids, &given.params()).await?,
             None => Vec::new(),
         };
         if let Some(keys) = Keys::new(messages, &known)? {
@@ -117,10 +119,10 @@ impl JobWriter for PgTransactionRef<'_> {
         let parts = MessageColumns::of_each(messages, &texts, owned, &taken.skip);
         let mut inserted = Inserted::default();
         if parts.is_empty() {
-            return Ok(Inserted { duplicates: taken.duplicates, ..inserted });
+            return Ok(taken.reported());
         }
-        if let Some(ids) = in_parts(&parts) {
-            self.run("decide about given ids", &sql.lock_ids, &[&ids]).await?;
+        if let Some(given) = in_parts(messages, &parts) {
+            refuse(&other_jobs(&self.run("decide about given ids", &sql.lock_ids, &given.params()).await?)?)?;
         }
         for columns in parts {
             // The caller's commit needs no proof here.
@@ -142,6 +144,7 @@ impl JobWriter for PgTransactionRef<'_> {
                 evidence.job = Some(fresh.id.into());
             }
         }
-        Ok(Inserted { duplicates: taken.duplicates, ..inserted })
+        inserted.add(taken.reported());
+        Ok(inserted)
     }
 }

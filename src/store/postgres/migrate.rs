@@ -113,6 +113,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0013_installation.sql"),
         backfill: None,
     },
+    Migration {
+        version: 14,
+        name: "decide_ids",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0014_decide_ids.sql"),
+        backfill: None,
+    },
 ];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large

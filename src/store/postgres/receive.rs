@@ -15,7 +15,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::client::Params;
-use super::columns::{MessageColumns, Texts};
+use super::columns::{GivenIds, MessageColumns, Texts, other_jobs};
 use super::lock_holder::joined;
 use super::rows;
 use super::shared::Shared;
@@ -32,7 +32,7 @@ const LOOKING: &str = "20";
 /// How long one message to blame is let wait once more, after all others, while the holder of the lock is looked for.
 const LAST: &str = "1000";
 /// The statements that may wait for it.
-const WAITING: [&str; 5] = ["receive", "remember_submissions", "take_unique", "lock_ids", "insert_any"];
+const WAITING: [&str; 6] = ["receive", "remember_submissions", "take_unique", "known_ids", "lock_ids", "insert_any"];
 /// When it is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -47,13 +47,27 @@ enum Sort {
 #[derive(Default)]
 struct Records {
     known: HashMap<JobId, SubmissionRecord>,
+    /// Ids of other jobs, which were sent without the broker. Unless there is a record of the id, the message is refused.
+    others: HashSet<JobId>,
     /// Messages that another transaction has to decide about first.
     aside: Vec<JobMessage>,
     /// The transaction that one of them waits for, if it was found.
     held_by: Option<String>,
 }
 
+/// What was stored at once: the records of new ids, and the ids of other jobs.
+#[derive(Default)]
+struct StoredPart {
+    new: Vec<(JobId, SubmissionRecord)>,
+    others: Vec<JobId>,
+}
+
 impl Records {
+    fn add(&mut self, stored: StoredPart) {
+        self.known.extend(stored.new);
+        self.others.extend(stored.others);
+    }
+
     /// Sets a message aside if it needs the same as one that waits, or must not overtake it. Returns whether it does.
     fn waits_with_others(&mut self, message: &JobMessage) -> bool {
         let waits = self.aside.iter().any(|other| waits_behind(message, other));
@@ -76,7 +90,7 @@ pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) ->
     }
     let stored = store_first(shared, submissions).await?;
     let undecided = stored.undecided();
-    let mut records = stored.known;
+    let Records { known: mut records, others, .. } = stored;
     let seen: Vec<Uuid> = submissions
         .iter()
         .map(|submission| submission.message.id)
@@ -91,7 +105,7 @@ pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) ->
             records.insert(JobId::from(rows::get::<Uuid>(row, "id")?), record);
         }
     }
-    judge(submissions, &records, &undecided).ok_or_else(|| {
+    judge(submissions, &records, &undecided, &others).ok_or_else(|| {
         Error::new(
             ErrorKind::Busy,
             format!("can't receive submissions on {}: one was forgotten while it came again; try again", shared.label),
@@ -135,7 +149,7 @@ async fn store_decided(
             continue;
         }
         match store(shared, sort, &part, firsts, lock_timeout).await {
-            Ok(stored) => records.known.extend(stored),
+            Ok(stored) => records.add(stored),
             Err(error) if error.is_undecided() && part.len() > 1 => {
                 lock_timeout = LOOKING;
                 let second = part.split_off(part.len() / 2);
@@ -175,7 +189,7 @@ async fn look_for_holder(
     match stored {
         Err(error) if error.is_undecided() => {}
         stored => {
-            records.known.extend(stored?);
+            records.add(stored?);
             records.aside.retain(|message| message.id != id);
         }
     }
@@ -188,7 +202,7 @@ async fn store(
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
     lock_timeout: &str,
-) -> Result<Vec<(JobId, SubmissionRecord)>> {
+) -> Result<StoredPart> {
     match sort {
         Sort::Plain => store_plain(shared, messages, firsts, lock_timeout).await,
         Sort::Unique => store_unique(shared, messages, firsts, lock_timeout).await,
@@ -206,9 +220,9 @@ async fn store_plain(
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
     lock_timeout: &str,
-) -> Result<Vec<(JobId, SubmissionRecord)>> {
+) -> Result<StoredPart> {
     let texts = Texts::new(messages);
-    let mut records = Vec::with_capacity(messages.len());
+    let mut stored = StoredPart { new: Vec::with_capacity(messages.len()), ..StoredPart::default() };
     for columns in MessageColumns::of_each(messages, &texts, None, &HashSet::new()) {
         let digests: Vec<&[u8]> = columns.ids().iter().map(|id| firsts[&JobId::from(*id)].as_slice()).collect();
         let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
@@ -216,13 +230,18 @@ async fn store_plain(
         params.push(columns.options());
         params.push(&lock_timeout);
         // May be repeated: rows already stored then count as known.
-        for row in &shared.engine("store submissions", &shared.sql.receive, &params).await? {
+        let answer = shared.engine("store submissions", &shared.sql.receive, &params).await?;
+        let others: HashSet<JobId> = other_jobs(&answer)?.into_iter().map(|other| other.id).collect();
+        for row in &answer {
             let id = JobId::from(rows::get::<Uuid>(row, "id")?);
-            let digest = firsts.get(&id).copied().unwrap_or_default();
-            records.push((id, SubmissionRecord { stored: rows::get(row, "stored")?, digest }));
+            if !others.contains(&id) {
+                let digest = firsts.get(&id).copied().unwrap_or_default();
+                stored.new.push((id, SubmissionRecord { stored: rows::get(row, "stored")?, digest }));
+            }
         }
+        stored.others.extend(others);
     }
-    Ok(records)
+    Ok(stored)
 }
 
 /// Stores messages that ask for a key, in one transaction: records the submissions, takes the keys, then inserts the jobs that got theirs.
@@ -232,22 +251,27 @@ async fn store_unique(
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
     lock_timeout: &str,
-) -> Result<Vec<(JobId, SubmissionRecord)>> {
+) -> Result<StoredPart> {
     let mut transaction = PgTransaction::begin_engine(shared).await?;
-    let ids: Vec<Uuid> = messages.iter().map(|message| message.id.into()).collect();
-    let params: Params<'_> = &[&ids, &digests(messages, firsts), &lock_timeout];
+    // Submissions always have an id of their own.
+    let given = GivenIds::of(messages).unwrap_or_default();
+    let [ids, kinds, queues] = given.params();
+    let params: Params<'_> = &[ids, kinds, queues, &digests(messages, firsts), &lock_timeout];
     let rows = transaction.run("remember submissions", &shared.sql.remember_submissions, params).await?;
-    let novel = rows::job_ids(&rows)?.into_iter().collect::<HashSet<_>>();
+    let others: Vec<JobId> = other_jobs(&rows)?.into_iter().map(|other| other.id).collect();
+    let mut novel = rows::job_ids(&rows)?.into_iter().collect::<HashSet<_>>();
+    novel.retain(|id| !others.contains(id));
     let messages: Vec<JobMessage> = messages.iter().filter(|message| novel.contains(&message.id)).cloned().collect();
     if messages.is_empty() {
         transaction.rollback().await?;
-        return Ok(Vec::new());
+        return Ok(StoredPart { others, ..StoredPart::default() });
     }
     let duplicates: HashSet<JobId> =
         transaction.insert(&messages, None).await?.duplicates.into_iter().map(|(id, _)| id).collect();
     transaction.commit().await?;
     let record = |id: JobId| SubmissionRecord { stored: !duplicates.contains(&id), digest: firsts[&id] };
-    Ok(messages.iter().map(|message| (message.id, record(message.id))).collect())
+    let new = messages.iter().map(|message| (message.id, record(message.id))).collect();
+    Ok(StoredPart { new, others })
 }
 
 pub(super) async fn prune(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {

@@ -21,8 +21,9 @@ use super::transaction::PgTransaction;
 use super::types::JsonParam;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, Payload, Schedule, ScheduleSpec};
+use crate::store::given_ids::without_others;
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
-use crate::store::{AuditNote, Schedules, UnitOfWork, UnreadableRow};
+use crate::store::{AuditNote, Inserted, Schedules, UnitOfWork, UnreadableRow};
 
 #[async_trait]
 impl Schedules for Postgres {
@@ -114,9 +115,17 @@ impl Schedules for Postgres {
     }
 
     async fn send_of_schedule(&self, jobs: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
-        let Some(note) = note else { return Ok(super::insert::insert(&self.0, jobs, None).await?.rows) };
+        let Some(note) = note else {
+            return match super::insert::insert(&self.0, jobs, None).await {
+                Err(error) => match without_others(&error, jobs) {
+                    Some(rest) => Ok(super::insert::insert(&self.0, &rest, None).await?.rows),
+                    None => Err(error),
+                },
+                inserted => Ok(inserted?.rows),
+            };
+        };
         let mut transaction = PgTransaction::begin_engine(&self.0).await?;
-        let inserted = transaction.insert(jobs, None).await?;
+        let inserted = insert(&mut transaction, jobs).await?;
         let sent = note.sent + inserted.rows;
         let (sql, counts) = (&self.0.sql, AuditNote { sent, ..note.clone() }.counts().to_string());
         let what = note.what.to_string();
@@ -231,7 +240,7 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
         }
     }
     if !messages.is_empty() {
-        transaction.insert(&messages, None).await?;
+        insert(transaction, &messages).await?;
     }
     let Moved { names, seen, nexts, lasts, jobs, sent } = &moved;
     let rows = transaction
@@ -250,6 +259,17 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
         ));
     }
     Ok(outcomes)
+}
+
+/// Inserts the jobs of schedules, without those whose id another job has. A refusal of such ids leaves the transaction as it was.
+async fn insert(transaction: &mut PgTransaction, jobs: &[JobMessage]) -> Result<Inserted> {
+    match transaction.insert(jobs, None).await {
+        Err(error) => match without_others(&error, jobs) {
+            Some(rest) => transaction.insert(&rest, None).await,
+            None => Err(error),
+        },
+        inserted => inserted,
+    }
 }
 
 /// The state of schedules after a firing, as one array per column.

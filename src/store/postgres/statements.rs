@@ -256,6 +256,7 @@ mod tests {
         ("insert_ready", "a sender's own jobs, with ids that no other has"),
         ("keep_result", "a handler's own job"),
         ("keep_vanished", "only the engine locks these rows"),
+        ("known_ids", "a sender's own jobs, or in a transaction whose owner says for how long"),
         ("lock_ids", "a sender's own jobs"),
         ("lock_limits", "executors and operators only"),
         ("lost_terminating", "only the engine locks these rows"),
@@ -300,7 +301,7 @@ mod tests {
                 "for update",
                 "for share",
                 "take_unique(",
-                "new_ids(",
+                "decide_ids(",
                 "lock_limits(",
                 "advisory",
             ]

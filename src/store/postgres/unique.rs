@@ -4,15 +4,16 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::columns::{GivenIds, other_jobs};
 use super::rows;
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, UniqueConflict};
+use crate::store::given_ids::refuse;
 use crate::store::unique::{Asked, Taken, conflict};
 
-/// Returns the parameter of `known_ids`, which runs before the keys are taken. Returns `None` if no sender chose an id.
-pub(super) fn given(messages: &[JobMessage]) -> Option<Vec<Uuid>> {
-    let ids = crate::store::unique::given(messages);
-    (!ids.is_empty()).then(|| ids.into_iter().map(Uuid::from).collect())
+/// Returns the parameters of `known_ids`, which runs before the keys are taken. Returns `None` if no sender chose an id, or no message is unique.
+pub(super) fn given(messages: &[JobMessage]) -> Option<GivenIds<'_>> {
+    if messages.iter().all(|message| message.options.unique.is_none()) { None } else { GivenIds::of(messages) }
 }
 
 /// The requested keys, as one array per column.
@@ -27,7 +28,11 @@ pub(super) struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     /// Returns `None` if no message asks for a key. `known` is the answer to [`given`].
+    ///
+    /// # Errors
+    /// `Conflict` if one of them is the id of another job, or of two messages with one key the later is to be rejected.
     pub(super) fn new(messages: &'a [JobMessage], known: &[Row]) -> Result<Option<Self>> {
+        refuse(&other_jobs(known)?)?;
         let known = rows::job_ids(known)?.into_iter().collect();
         let Some(asked) = Asked::new(messages, &known)? else { return Ok(None) };
         let options = || asked.firsts.iter().map(|(_, _, options)| *options);

@@ -58,7 +58,8 @@ pub(super) fn insert(
 ) -> Work<Inserted> {
     // Takes the numbers first: that is a write, so a caller's deferred transaction gets the write lock before it reads anything.
     let first = take_numbers(connection, "job", messages.len())?;
-    let taken = unique::take(connection, messages, now)?;
+    let known = unique::known_ids(connection, messages)?;
+    let taken = unique::take(connection, messages, &known, now)?;
     let (owner, reserved) = match owned {
         Some(owned) if nodes::is_alive(connection, owned.node)? => {
             (Some((owned.node, owned.claim)), owned.positions.iter().copied().collect::<HashSet<usize>>())
@@ -66,18 +67,24 @@ pub(super) fn insert(
         _ => (None, HashSet::new()),
     };
     let mut inserted = Inserted { duplicates: taken.duplicates, ..Inserted::default() };
+    let mut given = HashSet::new();
     // Rows that need no check of their own.
     let mut plain = Vec::new();
     for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
+        // The same id twice in a flush is one job.
+        if message.id_given && !given.insert(message.id) {
+            continue;
+        }
+        if known.contains(&message.id) {
+            inserted.known.push(message.id);
+            continue;
+        }
         if taken.skip.contains(&position) {
             continue;
         }
         let mut row = NewRow { message, seq, now, owner: owner.filter(|_| reserved.contains(&position)) };
         if row.owner.is_some() && row.is_covered(connection)? {
             row.owner = None;
-        }
-        if message.id_given && row.exists(connection)? {
-            continue;
         }
         if row.is_plain() {
             plain.push(row);

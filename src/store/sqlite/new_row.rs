@@ -6,7 +6,6 @@ use super::error::Work;
 use super::job_columns::JobContent;
 use super::rows::{Micros, micros, timestamp};
 use super::statements::{Statement, statement};
-use super::unique::id_exists;
 use crate::job::{ClaimNumber, Due, JobMessage, JobOptions, NodeId, RowLocation};
 use crate::store::OwnedInsert;
 use crate::store::admission::group_key;
@@ -33,10 +32,6 @@ impl NewRow<'_> {
             ":queue": self.message.queue, ":kind": self.message.kind, ":options": self.options(),
         };
         connection.prepare_cached(&COVERED)?.query_row(params, |row| row.get(0))
-    }
-
-    pub(super) fn exists(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        id_exists(connection, self.message.id)
     }
 
     /// Returns whether the job is due now, has a new id and no owner, and is not blocked at first.

@@ -1,7 +1,7 @@
 //! Jobs that third-party producers submit.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
@@ -10,7 +10,7 @@ use super::error::Work;
 use super::insert::insert;
 use super::rows::{Micros, count, micros};
 use super::shared::Shared;
-use super::unique::id_exists;
+use super::unique::{KnownAs, known_as};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Submission;
 use crate::store::Received;
@@ -28,12 +28,19 @@ impl Shared {
         let submissions = submissions.to_vec();
         self.write("store submissions", move |connection, now| {
             let mut records = HashMap::with_capacity(submissions.len());
+            let mut others = HashSet::new();
             for submission in &submissions {
-                if let Entry::Vacant(first) = records.entry(submission.message.id) {
-                    first.insert(record(connection, submission, now)?);
+                let id = submission.message.id;
+                if let Entry::Vacant(first) = records.entry(id)
+                    && !others.contains(&id)
+                {
+                    match record(connection, submission, now)? {
+                        Some(record) => drop(first.insert(record)),
+                        None => drop(others.insert(id)),
+                    }
                 }
             }
-            let answers = judge(&submissions, &records, &HashMap::new());
+            let answers = judge(&submissions, &records, &HashMap::new(), &others);
             answers.ok_or_else(|| Error::new(ErrorKind::Database, "a submission is on no record").into())
         })
         .await
@@ -48,8 +55,8 @@ impl Shared {
     }
 }
 
-/// Returns the record of a submission, and stores the submission if there is none.
-fn record(connection: &Connection, submission: &Submission, now: Micros) -> Work<SubmissionRecord> {
+/// Returns the record of a submission, and stores the submission if there is none. `None`: its id is that of another job.
+fn record(connection: &Connection, submission: &Submission, now: Micros) -> Work<Option<SubmissionRecord>> {
     let Submission { message, digest } = submission;
     let id = *message.id.as_uuid();
     let known = connection
@@ -57,12 +64,15 @@ fn record(connection: &Connection, submission: &Submission, now: Micros) -> Work
         .query_row(named_params! { ":id": id.as_bytes() }, |row| row.get::<_, [u8; 32]>(0))
         .optional()?;
     if let Some(digest) = known {
-        return Ok(SubmissionRecord { stored: false, digest });
+        return Ok(Some(SubmissionRecord { stored: false, digest }));
+    }
+    let known = known_as(connection, message)?;
+    if matches!(known, Some(KnownAs::Other(_))) {
+        return Ok(None);
     }
     connection
         .prepare_cached(REMEMBER_SUBMISSION)?
         .execute(named_params! { ":id": id.as_bytes(), ":digest": digest, ":now": now })?;
-    let stored =
-        !id_exists(connection, message.id)? && insert(connection, std::slice::from_ref(message), None, now)?.rows == 1;
-    Ok(SubmissionRecord { stored, digest: *digest })
+    let stored = known.is_none() && insert(connection, std::slice::from_ref(message), None, now)?.rows == 1;
+    Ok(Some(SubmissionRecord { stored, digest: *digest }))
 }

@@ -8,14 +8,15 @@ use rusqlite::{Connection, Row, ToSql, named_params};
 
 use super::audit::Noted;
 use super::database::Sqlite;
-use super::error::Work;
+use super::error::{Failure, Work};
 use super::insert::insert;
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
 use super::shared::Shared;
 use crate::error::Result;
 use crate::job::{JobMessage, Schedule, ScheduleSpec};
+use crate::store::given_ids::without_others;
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
-use crate::store::{AuditNote, Schedules, UnreadableRow};
+use crate::store::{AuditNote, Inserted, Schedules, UnreadableRow};
 
 const NEXT: &str = include_str!("sql/schedule_next.sql");
 const NAMED: &str = include_str!("sql/schedule_named.sql");
@@ -104,12 +105,16 @@ impl Schedules for Sqlite {
     }
 
     async fn send_of_schedule(&self, jobs: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
-        let Some(note) = note else { return Ok(self.0.insert(jobs, None).await?.rows) };
+        let Some(note) = note else {
+            let jobs = jobs.to_vec();
+            let send = move |connection: &Connection, now| Ok(insert_mine(connection, &jobs, now)?.rows);
+            return self.0.write("send jobs of a schedule", send).await;
+        };
         let (jobs, noted) = (jobs.to_vec(), Noted::from(&*note));
         let (rows, entry) = self
             .0
             .write("send jobs of a schedule", move |connection, now| {
-                let rows = insert(connection, &jobs, None, now)?.rows;
+                let rows = insert_mine(connection, &jobs, now)?.rows;
                 Ok((rows, noted.write(connection, rows, now)?))
             })
             .await?;
@@ -156,7 +161,7 @@ fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<FireOutco
         None => false,
     };
     if !alive && !firing.jobs.is_empty() {
-        insert(connection, &firing.jobs, None, now)?;
+        insert_mine(connection, &firing.jobs, now)?;
     }
     let next_at = if alive { firing.next_if_left_out } else { firing.next_at };
     connection.prepare_cached(FIRED)?.execute(named_params! {
@@ -168,6 +173,18 @@ fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<FireOutco
         ":sent": if alive { 0 } else { count(firing.jobs.len()) },
     })?;
     Ok(if alive { FireOutcome::Skipped } else { FireOutcome::Sent })
+}
+
+/// Inserts the jobs of a schedule, without those whose id another job has.
+fn insert_mine(connection: &Connection, jobs: &[JobMessage], now: Micros) -> Work<Inserted> {
+    match insert(connection, jobs, None, now) {
+        Err(Failure::Ours(error)) => match without_others(&error, jobs) {
+            Some(rest) if rest.is_empty() => Ok(Inserted::default()),
+            Some(rest) => insert(connection, &rest, None, now),
+            None => Err(error.into()),
+        },
+        inserted => inserted,
+    }
 }
 
 fn write(connection: &Connection, schedule: &ScheduleInfo, seen: Option<i64>, now: Micros) -> Work<bool> {

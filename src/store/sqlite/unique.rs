@@ -7,9 +7,10 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 use super::error::Work;
 use super::rows::{Micros, job_id};
 use crate::job::{JobId, JobMessage, UniqueConflict, UniqueOptions};
-use crate::store::unique::{Asked, Taken, conflict, given};
+use crate::store::given_ids::{Differs, OtherJob, refuse, refuse_twice};
+use crate::store::unique::{Asked, Taken, conflict};
 
-const ID_EXISTS: &str = include_str!("sql/id_exists.sql");
+const KNOWN_AS: &str = include_str!("sql/known_as.sql");
 const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
 const UNIQUE_TAKE: &str = include_str!("sql/unique_take.sql");
 const UNIQUE_REPLACE: [&str; 3] = [
@@ -18,20 +19,52 @@ const UNIQUE_REPLACE: [&str; 3] = [
     "delete from jobwright_timer_job where id = :id",
 ];
 
-/// Returns whether there is a job with this id, in any state.
-pub(super) fn id_exists(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
-    connection.prepare_cached(ID_EXISTS)?.query_row(named_params! { ":id": id.as_uuid().as_bytes() }, |row| row.get(0))
+/// The job that has the id of a message.
+pub(super) enum KnownAs {
+    /// It was sent with the same kind and to the same queue.
+    Same,
+    Other(Differs),
 }
 
-/// Takes the keys of messages that ask for one, and returns which messages must not be written.
-pub(super) fn take(connection: &Connection, messages: &[JobMessage], now: Micros) -> Work<Taken> {
-    let mut known = HashSet::new();
-    for id in given(messages) {
-        if id_exists(connection, id)? {
-            known.insert(id);
+/// Returns which job has the id of a message, in any state; `None` if none has.
+pub(super) fn known_as(connection: &Connection, message: &JobMessage) -> rusqlite::Result<Option<KnownAs>> {
+    let id = message.id;
+    connection
+        .prepare_cached(KNOWN_AS)?
+        .query_row(named_params! { ":id": id.as_uuid().as_bytes() }, |row| {
+            let (kind, queue) = (row.get::<_, String>("kind")?, row.get::<_, String>("queue")?);
+            let sent_to = row.get::<_, Option<String>>("sent_to")?;
+            Ok(Differs::between(message, &kind, &queue, sent_to.as_deref()).map_or(KnownAs::Same, KnownAs::Other))
+        })
+        .optional()
+}
+
+/// Returns the given ids that are known.
+///
+/// # Errors
+/// `Conflict` if one of them is that of another job.
+pub(super) fn known_ids(connection: &Connection, messages: &[JobMessage]) -> Work<HashSet<JobId>> {
+    refuse_twice(messages)?;
+    let (mut known, mut others) = (HashSet::new(), Vec::new());
+    for message in messages.iter().filter(|message| message.id_given) {
+        match known_as(connection, message)? {
+            None => {}
+            Some(KnownAs::Same) => drop(known.insert(message.id)),
+            Some(KnownAs::Other(differs)) => others.push(OtherJob { id: message.id, differs }),
         }
     }
-    let Some(asked) = Asked::new(messages, &known)? else { return Ok(Taken::default()) };
+    refuse(&others)?;
+    Ok(known)
+}
+
+/// Takes the keys of messages that ask for one, and returns which messages must not be written. Those that are `known` ask for none.
+pub(super) fn take(
+    connection: &Connection,
+    messages: &[JobMessage],
+    known: &HashSet<JobId>,
+    now: Micros,
+) -> Work<Taken> {
+    let Some(asked) = Asked::new(messages, known)? else { return Ok(Taken::default()) };
     let mut holders = Vec::with_capacity(asked.firsts.len());
     for (_, message, options) in &asked.firsts {
         holders.push(take_one(connection, message, options, now)?);

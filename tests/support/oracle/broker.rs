@@ -91,7 +91,7 @@ impl State {
             if let Some(correlation) = message.headers.get(CORRELATION_ID) {
                 reply = reply.header(CORRELATION_ID, correlation);
             }
-            let (rows, _) = self.prepare(&[jobwright::store::engine::testing::message(reply).unwrap()], None);
+            let (rows, _) = self.prepare(&[jobwright::store::engine::testing::message(reply).unwrap()], None).unwrap();
             self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
         }
         Some(replies)
@@ -144,8 +144,12 @@ impl State {
             Some(_) => return Received::Conflict(id),
             None => {}
         }
+        let other = self.jobs.values().map(|row| &row.message).find(|message| message.id == id);
+        if other.is_some_and(|it| (&it.kind, &it.queue) != (&submission.message.kind, &submission.message.queue)) {
+            return Received::Conflict(id);
+        }
         self.submissions.insert(id, (submission.digest, Timestamp::now()));
-        let (rows, inserted) = self.prepare(std::slice::from_ref(&submission.message), None);
+        let (rows, inserted) = self.prepare(std::slice::from_ref(&submission.message), None).unwrap();
         self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
         if inserted.rows == 1 { Received::Stored(id) } else { Received::Known(id) }
     }

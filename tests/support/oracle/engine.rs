@@ -56,7 +56,7 @@ impl Schema for Oracle {
 impl Enqueue for Oracle {
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         let mut state = self.lock();
-        let (rows, inserted) = state.prepare(messages, owned);
+        let (rows, inserted) = state.prepare(messages, owned)?;
         state.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
         Ok(inserted)
     }

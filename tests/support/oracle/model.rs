@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::store::engine::testing::refuse_other_jobs;
 use jobwright::store::engine::{ClaimRequest, Inserted, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict};
 use jobwright::store::schedules::ScheduleInfo;
 use jobwright::store::{AffectedJobs, JobFilter, JobState, JobSummary};
-use jobwright::{AttemptError, ClaimNumber, Due, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId};
+use jobwright::{AttemptError, ClaimNumber, Due, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Result};
 
 /// The error of a death that is held against a job.
 pub(super) const OWNER_LOST_ALONE: &str = "owner lost while this job ran alone";
@@ -228,13 +229,28 @@ impl State {
     }
 
     /// Returns the rows an insert would write, without writing them.
-    pub(super) fn prepare(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> (Vec<Row>, Inserted) {
+    pub(super) fn prepare(
+        &mut self,
+        messages: &[JobMessage],
+        owned: Option<&Preclaim>,
+    ) -> Result<(Vec<Row>, Inserted)> {
+        let known = self.jobs.values().map(|row| &row.message);
+        let known: Vec<&JobMessage> = known.chain(messages.iter().filter(|message| message.id_given)).collect();
+        refuse_other_jobs(
+            messages
+                .iter()
+                .filter(|message| message.id_given)
+                .filter_map(|message| Some((message, *known.iter().find(|job| job.id == message.id)?))),
+        )?;
         let mut taken: BTreeSet<JobId> = self.jobs.values().map(|row| row.message.id).collect();
         let owned = owned.filter(|owned| self.alive(owned.node));
         let mut rows = Vec::new();
         let mut inserted = Inserted::default();
         for (position, message) in messages.iter().enumerate() {
             if !taken.insert(message.id) {
+                if messages[..position].iter().all(|earlier| earlier.id != message.id) {
+                    inserted.known.push(message.id);
+                }
                 continue;
             }
             self.last_seq += 1;
@@ -270,7 +286,7 @@ impl State {
             inserted.rows += 1;
             rows.push(row);
         }
-        (rows, inserted)
+        Ok((rows, inserted))
     }
 
     /// Calls a function with up to `limit` waiting jobs that match, best first.

@@ -82,7 +82,7 @@ impl State {
         let over = |place: &JobTable| matches!(place, JobTable::Dead { .. });
         let alive = firing.unless_alive.and_then(|id| self.by_id(id)).is_some_and(|row| !over(&row.location));
         if !alive {
-            let (rows, _) = self.prepare(&firing.jobs, None);
+            let (rows, _) = self.prepare(&firing.jobs, None).unwrap();
             self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
         }
         let one = self.schedules.get_mut(&firing.name).unwrap();

@@ -22,7 +22,7 @@ impl OracleTransaction {
 
 impl JobWriter for &mut OracleTransaction {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        let (rows, inserted) = self.oracle.lock().prepare(messages, owned);
+        let (rows, inserted) = self.oracle.lock().prepare(messages, owned)?;
         self.inserted.extend(rows);
         Ok(inserted)
     }

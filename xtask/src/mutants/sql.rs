@@ -46,13 +46,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "0::int8",
         "test(=conformance::postgres::doctor_checks::many_unblocks_of_few_keys_do_not_end_admission)",
     ),
-    of(
-        "known-ids-are-hashed",
-        "src/store/postgres/sql/known_ids.sql",
-        "   or (select t.id from {schema}.timer_job t where t.id = m.id limit 1) is not null\n",
-        "   or exists (select from {schema}.timer_job t where t.id = m.id)\n",
-        "test(=executor::walks::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
-    ),
     // Fences.
     of(
         "complete-of-any-owner",
@@ -326,17 +319,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Identity, unique keys, queues with a depth.
     of(
         "ids-of-timers-are-free",
-        "migrations/postgres/0001_schema.sql",
-        "          and (select t.id from {schema}.timer_job t where t.id = i.id limit 1) is null\n",
+        "migrations/postgres/0015_decide_ids.sql",
+        "                            (select array[t.kind, t.queue, t.options ->> 'sentTo'] from {schema}.timer_job t where t.id = i.id limit 1),\n",
         "",
         "binary(stores) & test(/^conformance::postgres::idempotence::/)",
     ),
     of(
         "two-senders-decide-about-one-id",
-        "migrations/postgres/0001_schema.sql",
+        "migrations/postgres/0015_decide_ids.sql",
         "    insert into {schema}.id_lock select distinct i.id from unnest(ids) as i(id) order by i.id on conflict (id) do nothing;\n",
         "",
         "binary(stores) & test(/^conformance::postgres::(locked_rows|concurrency)::/)",
+    ),
+    of(
+        "a-job-of-another-kind-was-sent-before",
+        "migrations/postgres/0015_decide_ids.sql",
+        "                    when a.queue = a.found[2] or a.queue = a.found[3] then 'kind'\n",
+        "                    when a.queue = a.found[2] or a.queue = a.found[3] then 'same'\n",
+        "binary(stores) & test(/^conformance::postgres::given_ids::/)",
+    ),
+    of(
+        "a-refused-flush-writes-its-other-jobs",
+        "src/store/postgres/sql/insert_any.sql",
+        "      and not exists (select from chosen c where c.known <> 'same'::text)\n",
+        "",
+        "binary(stores) & test(/^conformance::postgres::given_ids::/)",
     ),
     of(
         "one-more-than-the-depth",
@@ -348,7 +355,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-submission-replaces-a-live-job",
         "src/store/postgres/sql/receive.sql",
-        "    where m.id in (select id from chosen)\n",
+        "      and m.id in (select c.job_id from chosen c where c.known is null)\n",
         "",
         "binary(stores) & test(/^conformance::postgres::submissions::/)",
     ),

@@ -4,6 +4,8 @@
 with timers as (
     update {schema}.timer_job t
     set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
+        options = case when t.queue <> :to_queue and (t.options ? 'sentTo'::text) is not true
+                       then coalesce(t.options, '{}'::jsonb) || jsonb_build_object('sentTo', t.queue) else t.options end,
         -- Moving to another queue invalidates earlier deliveries.
         version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647::int8,
         due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us::float8 * interval '1 microsecond', t.due_at)
@@ -14,6 +16,8 @@ with timers as (
 suspended as (
     update {schema}.suspended_job t
     set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
+        options = case when t.queue <> :to_queue and (t.options ? 'sentTo'::text) is not true
+                       then coalesce(t.options, '{}'::jsonb) || jsonb_build_object('sentTo', t.queue) else t.options end,
         -- Moving to another queue invalidates earlier deliveries.
         version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647::int8,
         due_at = coalesce(:to_due, statement_timestamp() + :to_delay_us::float8 * interval '1 microsecond', t.due_at)
@@ -24,6 +28,8 @@ suspended as (
 dead as (
     update {schema}.dead_letter_job t
     set rank = coalesce(:to_rank, t.rank), max_attempts = coalesce(:to_attempts, t.max_attempts), queue = coalesce(:to_queue, t.queue),
+        options = case when t.queue <> :to_queue and (t.options ? 'sentTo'::text) is not true
+                       then coalesce(t.options, '{}'::jsonb) || jsonb_build_object('sentTo', t.queue) else t.options end,
         -- Moving to another queue invalidates earlier deliveries.
         version = (t.version + case when t.queue <> :to_queue then 1 else 0 end) & 2147483647::int8
     where coalesce(:to_rank::text, :to_queue, :to_attempts::text) is not null

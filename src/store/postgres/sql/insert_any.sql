@@ -1,9 +1,15 @@
 -- The general flush: delays, and ids given by the sender.
--- new_ids decides whether a given id is new: it waits for other senders of the same id.
+-- decide_ids decides whether a given id is new: it waits for other senders of the same id.
 -- Materialized, so that it waits for them only once.
+-- The answer names the rows that were written, and the ids that are known as those of other jobs.
 -- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[]
 with chosen as materialized (
-    select {schema}.new_ids(array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given)) as id
+    select d.job_id, d.known
+    from {schema}.decide_ids(
+        case when true = any (:given::bool[]) then array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given) end,
+        case when true = any (:given::bool[]) then array(select g.kind from unnest(:kind::text[], :given::bool[]) as g(kind, given) where g.given) end,
+        case when true = any (:given::bool[]) then array(select g.queue from unnest(:queue::text[], :given::bool[]) as g(queue, given) where g.given) end
+    ) d
 ),
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
@@ -15,7 +21,9 @@ fresh as (
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[])
              with ordinality as m({content}, delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
-    where not m.given or m.id in (select id from chosen)
+    -- If one of the ids is known as that of another job, nothing at all is written.
+    where (not m.given or m.id in (select c.job_id from chosen c where c.known is null))
+      and not exists (select from chosen c where c.known <> 'same'::text)
     order by m.n
 ),
 -- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
@@ -47,6 +55,8 @@ later as (
     on conflict (id) do nothing
     returning id, seq, created_at
 )
-select id, seq, created_at, false as owned, pg_current_xact_id()::text as xid, null::tid as ctid from ready
+select id, seq, created_at, false as owned, pg_current_xact_id()::text as xid, null::tid as ctid, null::text as known from ready
 union all
-select id, seq, created_at, false, pg_current_xact_id()::text, null from later
+select id, seq, created_at, false, pg_current_xact_id()::text, null, null from later
+union all
+select job_id, null, null, false, pg_current_xact_id()::text, null, known from chosen where known <> 'same'::text

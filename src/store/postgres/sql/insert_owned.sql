@@ -12,7 +12,12 @@ with me as materialized (
 ),
 -- Materialized, so that it waits for other senders of these ids only once.
 chosen as materialized (
-    select {schema}.new_ids(array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given)) as id
+    select d.job_id, d.known
+    from {schema}.decide_ids(
+        case when true = any (:given::bool[]) then array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given) end,
+        case when true = any (:given::bool[]) then array(select g.kind from unnest(:kind::text[], :given::bool[]) as g(kind, given) where g.given) end,
+        case when true = any (:given::bool[]) then array(select g.queue from unnest(:queue::text[], :given::bool[]) as g(queue, given) where g.given) end
+    ) d
 ),
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
@@ -24,7 +29,9 @@ fresh as (
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :own::bool[], :holds_us::int8[], :options::jsonb[])
              with ordinality as m({content}, delay_us, at, given, own, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
-    where not m.given or m.id in (select id from chosen)
+    -- If one of the ids is known as that of another job, nothing at all is written.
+    where (not m.given or m.id in (select c.job_id from chosen c where c.known is null))
+      and not exists (select from chosen c where c.known <> 'same'::text)
     order by m.n
 ),
 -- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
@@ -59,6 +66,8 @@ later as (
     on conflict (id) do nothing
     returning id, seq, created_at
 )
-select id, seq, created_at, owned, pg_current_xact_id()::text as xid, ctid from ready
+select id, seq, created_at, owned, pg_current_xact_id()::text as xid, ctid, null::text as known from ready
 union all
-select id, seq, created_at, false, pg_current_xact_id()::text, null from later
+select id, seq, created_at, false, pg_current_xact_id()::text, null, null from later
+union all
+select job_id, null, null, false, pg_current_xact_id()::text, null, known from chosen where known <> 'same'::text

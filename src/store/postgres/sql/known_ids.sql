@@ -1,9 +1,6 @@
--- Which of these ids, chosen by their senders, exist already. No `exists`: planned on empty tables, it becomes a hash of all existing ids.
--- :ids::uuid[]
-select m.id
-from unnest(:ids::uuid[]) as m(id)
-where (select t.id from {schema}.job t where t.id = m.id limit 1) is not null
-   or (select t.id from {schema}.timer_job t where t.id = m.id limit 1) is not null
-   or (select t.id from {schema}.suspended_job t where t.id = m.id limit 1) is not null
-   or (select t.id from {schema}.dead_letter_job t where t.id = m.id limit 1) is not null
-   or (select t.id from {schema}.external_job t where t.id = m.id limit 1) is not null
+-- Which of these ids, chosen by their senders, exist already, and which of those as other jobs. It runs before the keys of unique jobs are taken,
+-- and locks the ids, as the flush does.
+-- :ids::uuid[], :kinds::text[], :queues::text[]
+select d.job_id as id, d.known
+from {schema}.decide_ids(:ids, :kinds, :queues) d
+where d.known is not null

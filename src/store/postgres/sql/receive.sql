@@ -2,22 +2,27 @@
 -- The ids are locked in order, so two batches that overlap never deadlock. The second one waits for the first to commit, and stores nothing
 -- twice. The recorded digests of ids that are not new must be read by the next statement: this one can't see what was committed while it
 -- waited.
--- An existing job of that id (sent without the broker) stays as it is.
+-- An existing job of that id (sent without the broker) stays as it is. If it has another kind or queue, the submission is not recorded either: it is
+-- refused, unless it was recorded before.
 -- It waits for a lock for at most :lock_timeout, and is then tried without the message whose id another transaction has not decided about
 -- (store/postgres/receive.rs).
 -- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :digests::bytea[],
 -- :options::jsonb[], :lock_timeout::text
-with novel as (
+with chosen as materialized (
+    select d.job_id, d.known
+    from {schema}.decide_ids(
+        case when (select set_config('lock_timeout', :lock_timeout, true)) is not null then :id::uuid[] end,
+        :kind::text[], :queue::text[]
+    ) d
+),
+novel as (
     insert into {schema}.submission (id, digest)
     select s.id, s.digest
     from unnest(:id::uuid[], :digests::bytea[]) as s(id, digest)
-    where (select set_config('lock_timeout', :lock_timeout, true)) is not null
+    where s.id in (select c.job_id from chosen c where (c.known <> 'same'::text) is not true)
     order by s.id
     on conflict (id) do nothing
     returning id
-),
-chosen as materialized (
-    select {schema}.new_ids(array(select id from novel)) as id
 ),
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
@@ -29,7 +34,8 @@ fresh as (
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[])
              with ordinality as m({content}, delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
-    where m.id in (select id from chosen)
+    where m.id in (select n.id from novel n)
+      and m.id in (select c.job_id from chosen c where c.known is null)
     order by m.n
 ),
 -- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
@@ -61,5 +67,7 @@ later as (
     on conflict (id) do nothing
     returning id
 )
-select n.id, exists (select from ready r where r.id = n.id) or exists (select from later l where l.id = n.id) as stored
+select n.id, exists (select from ready r where r.id = n.id) or exists (select from later l where l.id = n.id) as stored, null::text as known
 from novel n
+union all
+select job_id, false, known from chosen where known <> 'same'::text
