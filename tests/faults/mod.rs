@@ -10,6 +10,7 @@ mod faults_outage;
 mod faults_process;
 mod faults_server;
 mod faults_suspects;
+mod faults_unrecorded;
 mod faults_zombie;
 mod killed;
 mod ledger_worker;

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::node::in_flight::{GroupLease, InFlight};
 use crate::executor::node::stats::{Counters, add};
+pub(crate) use crate::executor::outcome::completion::{Completion, Completions};
 use crate::executor::outcome::group_run::{GroupClaimer, GroupRun};
 use crate::executor::outcome::recording::{Record, Recorded, Recorder};
 use crate::executor::outcome::unrecorded::Unrecorded;
@@ -27,71 +28,6 @@ const GATHER_TURNS: usize = 16;
 /// Outcomes that may wait. When it is full, workers wait with theirs and keep their slots: a slow database slows the claims.
 const BACKLOG: usize = 4 * BATCH;
 
-/// How an attempt ended whose handler did not use its transaction.
-#[derive(Debug)]
-pub(crate) enum Completion {
-    Done(Fence),
-    /// These jobs are done, and others of their group may follow in their slot.
-    DoneInGroup(Vec<Fence>, GroupRun),
-    Settled(Settlement),
-    /// Sent back when all outcomes handed in before are recorded. Of those whose jobs another transaction has locked, only these are waited for.
-    Recorded(Vec<JobId>, oneshot::Sender<()>),
-}
-
-impl Completion {
-    /// Returns the job whose outcome this is, if it is one of a single job.
-    fn job(&self) -> Option<JobId> {
-        match self {
-            Self::Done(fence) => Some(fence.id),
-            Self::Settled(settlement) => Some(settlement.fence.id),
-            Self::DoneInGroup(..) | Self::Recorded(..) => None,
-        }
-    }
-}
-
-impl From<Unrecorded> for Completion {
-    fn from(outcome: Unrecorded) -> Self {
-        match outcome {
-            Unrecorded::Done(fence) => Self::Done(fence),
-            Unrecorded::Settled(settlement) => Self::Settled(settlement),
-        }
-    }
-}
-
-/// The sender with which workers hand in outcomes.
-#[derive(Clone, Debug)]
-pub(crate) struct Completions(mpsc::Sender<Completion>);
-
-impl Completions {
-    pub(crate) async fn send(&self, completion: Completion) {
-        // Fails only after the node lost its lease, when every outcome would be refused.
-        let _ = self.0.send(completion).await;
-    }
-
-    /// Hands in an outcome and waits until it is recorded. `false`: the completer has ended.
-    pub(crate) async fn record(&self, completion: Completion) -> bool {
-        let job = completion.job();
-        self.send(completion).await;
-        self.recorded(job.into_iter().collect()).await
-    }
-
-    /// Waits until all outcomes handed in before are recorded, though not for jobs that another transaction has locked, unless they are these.
-    /// `false`: the completer has ended.
-    pub(crate) async fn recorded(&self, jobs: Vec<JobId>) -> bool {
-        let (done, recorded) = oneshot::channel();
-        self.send(Completion::Recorded(jobs, done)).await;
-        recorded.await.is_ok()
-    }
-
-    /// Hands in an outcome if that needs no wait. Returns whether it did.
-    pub(crate) fn try_send(&self, completion: Completion) -> bool {
-        match self.0.try_send(completion) {
-            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => true,
-            Err(mpsc::error::TrySendError::Full(_)) => false,
-        }
-    }
-}
-
 /// Takes outcomes from all workers and records them. An idle completer records each at once. Under load it records hundreds with one
 /// statement, because outcomes that arrive while a statement runs make up the next batch.
 pub(crate) struct Completer {
@@ -103,18 +39,18 @@ pub(crate) struct Completer {
     pub(crate) next: Weak<dyn GroupClaimer>,
     /// Cancelled to record the outcomes handed in so far and end. No others will come.
     pub(crate) finish: CancellationToken,
-    /// Cancelled when the lease is lost: no outcome will be accepted any more.
+    /// Cancelled when the lease is lost: nothing is recorded any more, until this process has left its node in good order.
     pub(crate) lost: CancellationToken,
 }
 
 impl Completer {
     pub(crate) fn channel() -> (Completions, mpsc::Receiver<Completion>) {
-        let (sender, receiver) = mpsc::channel(BACKLOG);
-        (Completions(sender), receiver)
+        Completions::channel(BACKLOG)
     }
 
-    /// Runs until every outcome is recorded and all workers are gone (or `finish` is cancelled), or the lease is lost.
-    pub(crate) async fn run(self, mut completions: mpsc::Receiver<Completion>) {
+    /// Runs until every outcome is recorded and all workers are gone (or `finish` is cancelled). If the lease is lost, it only collects outcomes
+    /// from then on, and returns those that are not recorded.
+    pub(crate) async fn run(self, mut completions: mpsc::Receiver<Completion>) -> Vec<Unrecorded> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut waiting = Waiting::default();
         let mut finishing = false;
@@ -125,19 +61,56 @@ impl Completer {
                     all_gone = received == 0;
                 }
                 () = waiting.due() => {}
-                () = self.lost.cancelled() => return,
+                () = self.lost.cancelled() => return self.collect(completions, batch, waiting).await,
                 () = self.finish.cancelled(), if !finishing => {
                     finishing = true;
                     completions.close();
                 }
             }
             if all_gone && waiting.is_empty() {
-                return;
+                return Vec::new();
             }
             self.gather(&mut completions, &mut batch).await;
             batch.extend(self.due(&mut waiting).await);
             self.write(&mut batch, &mut waiting).await;
         }
+    }
+
+    /// Collects what is not recorded when the lease is lost. Handlers are being stopped, and those that have ended hand in their outcomes until
+    /// `finish` is cancelled.
+    async fn collect(
+        &self,
+        mut completions: mpsc::Receiver<Completion>,
+        mut batch: Vec<Completion>,
+        mut waiting: Waiting,
+    ) -> Vec<Unrecorded> {
+        let mut left = waiting.take_all();
+        loop {
+            left.extend(batch.drain(..).flat_map(Completion::unrecorded));
+            let received = tokio::select! {
+                received = completions.recv_many(&mut batch, BATCH) => received,
+                () = self.finish.cancelled() => {
+                    completions.close();
+                    completions.recv_many(&mut batch, BATCH).await
+                }
+            };
+            if received == 0 {
+                return left;
+            }
+        }
+    }
+
+    /// Records outcomes that a node left whose lease was lost, until `lost` is cancelled. The store refuses those whose claim is no longer
+    /// current. Returns what is not recorded.
+    pub(crate) async fn record_left(self, left: Vec<Unrecorded>) -> Vec<Unrecorded> {
+        let (completions, inbox) = mpsc::channel(left.len().max(1));
+        for outcome in left {
+            // The channel has space for all of them.
+            let _ = completions.try_send(outcome.into());
+        }
+        drop(completions);
+        self.finish.cancel();
+        self.run(inbox).await
     }
 
     /// Lets jobs that end at the same time join the batch, because fewer statements then record the same. The only job in flight is
@@ -266,7 +239,8 @@ impl Completer {
         let groups: Vec<GroupClaim> = group_runs.iter().map(|(group_run, _)| group_run.group.clone()).collect();
         // Without a claim the groups end here.
         let number = claim.as_ref().map_or(ClaimNumber::NONE, |next| next.claim.number());
-        let handed = match self.store.complete_and_claim_next(self.node, number, &fences, &groups, next.kinds()).await {
+        let handing = self.store.complete_and_claim_next(self.node, number, &fences, &groups, next.kinds());
+        let handed = match self.recorder().answer(handing).await {
             Ok(handed) => handed,
             Err(error) => {
                 // It may have claimed jobs. The finished ones are recorded again, which is refused if that had happened.
@@ -342,7 +316,11 @@ impl Completer {
 
     /// Records items. Returns the jobs whose outcomes were accepted. Moves out of the items those that have to wait: their jobs stay in flight.
     async fn record<T: Record>(&self, items: &mut Vec<T>, waiting: &mut Waiting) -> Vec<JobId> {
-        let Recorded { accepted, held, refused, refusal } = self.recorder().record(items).await;
+        let Recorded { accepted, held, refused, refusal, left } = self.recorder().record(items).await;
+        if !left.is_empty() {
+            let left = items.extract_if(.., |item| left.contains(&item.fence()));
+            waiting.left.extend(left.map(T::unrecorded));
+        }
         waiting.held.tell(&held);
         let locked = items.extract_if(.., |item| held.contains_key(&item.fence()));
         locked.for_each(|item| waiting.held.put(item.unrecorded()));

@@ -37,6 +37,11 @@ impl Held {
         self.waiting.extract_if(.., |(at, _)| *at <= now).map(|(_, outcome)| outcome).collect()
     }
 
+    /// Takes out all of them.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Unrecorded> {
+        self.waiting.drain(..).map(|(_, outcome)| outcome)
+    }
+
     pub(crate) fn put(&mut self, outcome: Unrecorded) {
         let pause = self.pauses.entry(outcome.fence()).or_insert(FIRST);
         self.waiting.push((Instant::now() + *pause, outcome));

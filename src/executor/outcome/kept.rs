@@ -61,6 +61,11 @@ impl Kept {
         if self.next().is_some_and(|at| at <= now) { std::mem::take(&mut self.outcomes) } else { Vec::new() }
     }
 
+    /// Takes out all of them.
+    pub(crate) fn take_all(&mut self) -> Vec<Unrecorded> {
+        std::mem::take(&mut self.outcomes)
+    }
+
     /// Decides when to try again. To be called after each try.
     pub(crate) fn tried(&mut self, now: Instant) {
         if self.outcomes.is_empty() {

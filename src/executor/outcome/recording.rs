@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
-use crate::error::{Error, Result, warn_of};
+use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::outcome::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId, NodeId};
@@ -29,6 +29,8 @@ pub(crate) struct Recorded {
     pub(crate) refused: HashSet<Fence>,
     /// Why it refuses them.
     pub(crate) refusal: Option<Error>,
+    /// The claims whose outcomes were not recorded before the lease ended, as far as is known here.
+    pub(crate) left: HashSet<Fence>,
 }
 
 impl Recorded {
@@ -46,7 +48,7 @@ pub(crate) struct Recorder<'a> {
     pub(crate) store: &'a dyn Outcomes,
     pub(crate) node: NodeId,
     pub(crate) in_flight: &'a InFlight,
-    /// Cancelled when no outcome will be accepted any more.
+    /// Cancelled when nothing is to be waited for any longer: the lease has ended.
     pub(crate) lost: &'a CancellationToken,
 }
 
@@ -59,7 +61,20 @@ impl Recorder<'_> {
         while !again.is_empty() && !self.lost.is_cancelled() {
             again = self.record_all(&again, &mut recorded).await;
         }
+        recorded.left = again.iter().map(T::fence).collect();
         recorded
+    }
+
+    /// Waits for the answer to a call, but for no longer than the lease lasts. What the call was about is recorded again then, which the store refuses
+    /// if the call has taken effect after all.
+    pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.lost.cancelled() => {
+                Err(Error::new(ErrorKind::Timeout, "the lease ended before the database answered").already_logged())
+            }
+        }
     }
 
     /// Returns the items to be recorded again.
@@ -70,18 +85,19 @@ impl Recorder<'_> {
         let mut part = items.len();
         while !rest.is_empty() && !self.lost.is_cancelled() {
             part = part.min(rest.len());
-            match T::record(self.store, self.node, &rest[..part]).await {
+            match self.answer(T::record(self.store, self.node, &rest[..part])).await {
                 Ok(ids) => {
                     recorded.accept(ids);
                     rest = &rest[part..];
                     part *= 2;
                 }
+                Err(_) if self.lost.is_cancelled() => break,
                 // One alone tells whether it was refused on account of another, and costs little each time if all are.
                 Err(error) if error.refuses_all() && part > 1 => part = 1,
                 Err(error) if error.refuses_all() => {
                     recorded.refused.extend(rest.iter().map(T::fence));
                     recorded.refusal = Some(error);
-                    break;
+                    rest = &[];
                 }
                 Err(error) if error.is_undecided() => {
                     again.extend(self.record_free(&rest[..part], recorded).await);
@@ -97,13 +113,19 @@ impl Recorder<'_> {
                     tracing::warn!(%error, part, "a batch of outcomes was refused by the database; recording it in parts");
                 }
                 Err(error) => {
-                    if let Err(lock) = self.give_up(rest[0].fence(), &error).await {
+                    let given_up = self.give_up(rest[0].fence(), &error).await;
+                    if self.lost.is_cancelled() {
+                        break;
+                    }
+                    if let Err(lock) = given_up {
                         recorded.held.insert(rest[0].fence(), lock.to_string());
                     }
                     rest = &rest[1..];
                 }
             }
         }
+        // Not empty if the lease has ended.
+        again.extend_from_slice(rest);
         again
     }
 
@@ -123,10 +145,10 @@ impl Recorder<'_> {
                     None => free.push(item),
                 }
             }
-            if free.is_empty() || self.lost.is_cancelled() {
+            if free.is_empty() {
                 continue;
             }
-            match T::record(self.store, self.node, &free).await {
+            match self.answer(T::record(self.store, self.node, &free)).await {
                 Ok(ids) => recorded.accept(ids),
                 Err(error) if error.is_undecided() && free.len() == 1 => {
                     recorded.held.insert(free[0].fence(), error.to_string());
@@ -146,7 +168,7 @@ impl Recorder<'_> {
         if fences.is_empty() {
             return HashMap::new();
         }
-        match self.store.held(self.node, fences).await {
+        match self.answer(self.store.held(self.node, fences)).await {
             Ok(held) => held.into_iter().map(|job| (job.id, job.held_by)).collect(),
             Err(error) => {
                 tracing::debug!(%error, "which jobs are locked is not known");
@@ -167,13 +189,13 @@ impl Recorder<'_> {
                 tracing::error!(job = %fence.id, %error, "an outcome can't be recorded; the job is a dead letter");
                 return Ok(());
             }
-            Err(lock) if lock.is_undecided() => return Err(lock),
+            Err(lock) if lock.is_undecided() || self.lost.is_cancelled() => return Err(lock),
             Err(again) => again,
         };
         tracing::error!(job = %fence.id, %error, %again, "an outcome can't be recorded, nor the job be made a dead letter; it waits");
         match self.through_outages(|| self.store.put_off(self.node, fence, PUT_OFF)).await {
             Ok(()) => {}
-            Err(lock) if lock.is_undecided() => return Err(lock),
+            Err(lock) if lock.is_undecided() || self.lost.is_cancelled() => return Err(lock),
             Err(error) => {
                 tracing::error!(job = %fence.id, %error, "the job could not be put off; it is given back");
                 // First removed from the jobs in flight: reconciliation gives back only jobs that it does not know.
@@ -188,7 +210,7 @@ impl Recorder<'_> {
     async fn through_outages<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
-            match call().await {
+            match self.answer(call()).await {
                 Err(error) if error.is_retryable() && !error.is_undecided() && !self.lost.is_cancelled() => {
                     tracing::debug!(%error, "a job whose outcome was refused could not be put aside; trying again");
                     self.pause(&mut delays).await;

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::executor::outcome::held::Held;
 use crate::executor::outcome::kept::Kept;
+use crate::executor::outcome::unrecorded::Unrecorded;
 use crate::job::JobId;
 
 /// All outcomes of a node that could not be recorded yet.
@@ -16,13 +17,24 @@ pub(crate) struct Waiting {
     pub(crate) kept: Kept,
     /// Another transaction has locked their jobs.
     pub(crate) held: Held,
+    /// They were not recorded before the lease ended.
+    pub(crate) left: Vec<Unrecorded>,
     /// Callers that wait until nothing is kept and none of these jobs is held.
     callers: Vec<(HashSet<JobId>, oneshot::Sender<()>)>,
 }
 
 impl Waiting {
     pub(crate) fn is_empty(&self) -> bool {
-        self.kept.len() == 0 && self.held.next().is_none()
+        self.left.is_empty() && self.kept.len() == 0 && self.held.next().is_none()
+    }
+
+    /// Takes out all outcomes, when the lease has ended. Callers are told that theirs are not recorded.
+    pub(crate) fn take_all(&mut self) -> Vec<Unrecorded> {
+        self.callers.clear();
+        let mut all = std::mem::take(&mut self.left);
+        all.extend(self.kept.take_all());
+        all.extend(self.held.take_all());
+        all
     }
 
     /// Waits until it is time to try again, for ever if nothing waits.
@@ -52,7 +64,6 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::executor::outcome::unrecorded::Unrecorded;
     use crate::job::Fence;
 
     #[tokio::test(start_paused = true)]

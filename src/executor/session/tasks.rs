@@ -20,14 +20,14 @@ use crate::store::Store;
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl<S: Store> NodeSession<S> {
-    /// Wraps a task that claims. If it panics, the node ends and registers again.
-    pub(crate) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = ()> + Send + use<T, S>
+    /// Wraps a task that claims. If it panics, the node ends and registers again, and nothing is returned.
+    pub(crate) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = T::Output> + Send + use<T, S>
     where
-        T: Future<Output = ()> + Send,
+        T: Future<Output: Default> + Send,
     {
         let refused = self.refused.clone();
         AssertUnwindSafe(task).catch_unwind().map(move |ended| {
-            if let Err(panic) = ended {
+            ended.unwrap_or_else(|panic| {
                 refused.cancel();
                 let panic = text(&*panic);
                 log(|| {
@@ -37,7 +37,8 @@ impl<S: Store> NodeSession<S> {
                         "a task of the executor panicked; stopping all its work to register anew"
                     );
                 });
-            }
+                T::Output::default()
+            })
         })
     }
 }

@@ -5,3 +5,4 @@ pub(crate) mod heartbeat;
 pub(crate) mod helpers;
 pub(crate) mod node_session;
 pub(crate) mod supervise;
+pub(crate) mod unrecorded;

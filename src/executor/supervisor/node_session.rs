@@ -15,6 +15,7 @@ use crate::executor::node::alone;
 use crate::executor::node::cancellations::LET_GO;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::outcome::completer::Completer;
+use crate::executor::outcome::unrecorded::Unrecorded;
 use crate::executor::run::group_claimer::claimer;
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
@@ -27,7 +28,8 @@ use crate::store::{Hint, Hints, Leases, Store};
 const IDLE: Duration = Duration::from_secs(1);
 
 impl<S: Store> NodeSession<S> {
-    /// Runs a registered node until `stop` is cancelled or its lease is lost. `started` gets the node's jobs in flight.
+    /// Runs a registered node until `stop` is cancelled or its lease is lost. `started` gets the node's jobs in flight. Returns how it ended,
+    /// and the outcomes that are known and not recorded, which are to be recorded before the node is retired.
     ///
     /// # Errors
     /// [`Replaced`](crate::ErrorKind::Replaced): the database is gone, so no other session can go on either.
@@ -36,7 +38,7 @@ impl<S: Store> NodeSession<S> {
         (id, since): (NodeId, Instant),
         stop: &CancellationToken,
         started: impl FnOnce(Arc<InFlight>),
-    ) -> Result<SessionEnd> {
+    ) -> Result<(SessionEnd, Vec<Unrecorded>)> {
         let store = settings.messages.shared.jobs.clone();
         let (completions, inbox) = Completer::channel();
         let node = Self::new(settings, id, completions, chainable_kinds(&settings.registry), stop);
@@ -102,8 +104,9 @@ impl<S: Store> NodeSession<S> {
         // Outcomes already handed in are recorded even if a handler that blocks its thread never ends.
         finish.cancel();
         let abort = completing.abort_handle();
-        let completed = tokio::time::timeout(settings.call_timeout * 2, completing).await.is_ok();
+        let completed = tokio::time::timeout(settings.call_timeout * 2, completing).await;
         abort.abort();
+        let (completed, left) = (completed.is_ok(), completed.ok().and_then(Result::ok).unwrap_or_default());
         drop(node);
         let _ = tokio::time::timeout(LET_GO, helpers.wait()).await;
         // A node with nothing in flight has no known job to give back. On the embedded store no claim can be under way either, because it
@@ -119,7 +122,7 @@ impl<S: Store> NodeSession<S> {
         }
         let hopeless = heartbeat.hopeless();
         let _ = tokio::time::timeout(patience, heartbeat.stop()).await;
-        hopeless.map_or(Ok(end), Err)
+        hopeless.map_or(Ok((end, left)), Err)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::executor::node::stats::add;
 use crate::executor::session::node_session::NodeSession;
 use crate::executor::session::settings::Settings;
 use crate::executor::supervisor::drain::SessionEnd;
+use crate::executor::supervisor::unrecorded;
 use crate::job::NodeId;
 use crate::store::{InFlightCount, Store};
 
@@ -34,9 +35,11 @@ pub(crate) async fn supervise<S: Store>(
     loop {
         let began = Instant::now();
         let started = |in_flight| *current.lock().unwrap_or_else(PoisonError::into_inner) = in_flight;
+        let mut left = Vec::new();
         match NodeSession::run(&settings, registered, &stop, started).await {
-            Ok(SessionEnd::Stopped) => return Ok(()),
-            Ok(SessionEnd::LeaseLost) => {
+            Ok((SessionEnd::Stopped, _)) => return Ok(()),
+            Ok((SessionEnd::LeaseLost, unrecorded)) => {
+                left = unrecorded;
                 add(&settings.counters.leases_lost, 1);
                 // Its handlers were stopped. Its jobs are no longer in flight here, whichever node gets them.
                 *current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
@@ -44,6 +47,7 @@ pub(crate) async fn supervise<S: Store>(
             Err(error) if error.kind() == ErrorKind::Replaced => return Err(error),
             Err(error) => tracing::error!(%error, "the executor could not start; trying again"),
         }
+        unrecorded::record(&settings, registered.0, &mut left, &stop).await;
         if began.elapsed() >= settings.node.lease {
             delays.reset();
         } else {
@@ -58,7 +62,15 @@ pub(crate) async fn supervise<S: Store>(
                 return Ok(());
             }
             match settings.register_again(registered.0).await {
-                Ok(registered) => break registered,
+                Ok(registered) => {
+                    if !left.is_empty() {
+                        tracing::warn!(
+                            n = left.len(),
+                            "the database did not take these outcomes in time; their jobs run again"
+                        );
+                    }
+                    break registered;
+                }
                 Err(error) => {
                     warn_of!(error, "the executor could not register again; trying again");
                 }
@@ -67,6 +79,7 @@ pub(crate) async fn supervise<S: Store>(
                 () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(delays.next_delay()) => {}
             }
+            unrecorded::record(&settings, registered.0, &mut left, &stop).await;
         };
     }
 }
