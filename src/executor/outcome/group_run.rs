@@ -25,6 +25,8 @@ use crate::store::GroupClaim;
 
 /// The target run time of the jobs taken together. More important jobs may have to wait this long, and so may finished jobs to be recorded.
 const RUN_TARGET: Duration = Duration::from_millis(10);
+/// What the payloads of the jobs taken together may have, in bytes, as far as those before them tell. A slot must not cost the memory of many jobs.
+const RUN_BYTES: usize = 1024 * 1024;
 /// The most jobs of a group that are taken together.
 const MOST: usize = 64;
 /// The same for the first time, when one job is all that is known of its group.
@@ -44,16 +46,16 @@ pub(crate) struct GroupRun {
 }
 
 impl GroupRun {
-    /// Sets how many jobs to ask for: `taken` jobs were claimed the last time, and `ran` of them ran in the time `took`.
-    pub(crate) fn pace(&mut self, taken: usize, ran: usize, took: Duration) {
+    /// Sets how many jobs to ask for: `taken` jobs were claimed the last time, and `ran` of them ran in the time `took`. The largest had a payload
+    /// of `largest` bytes.
+    pub(crate) fn pace(&mut self, taken: usize, ran: usize, took: Duration, largest: usize) {
         let most = match &self.lease {
             None => MOST_AT_FIRST,
             Some(_) if taken < self.group.wanted => FEW,
             Some(_) => MOST.min(FASTER * taken),
         };
         let each = took / u32::try_from(ran.max(1)).unwrap_or(u32::MAX);
-        let fit = RUN_TARGET.as_nanos() / each.as_nanos().max(1);
-        self.group.wanted = usize::try_from(fit).unwrap_or(MOST).clamp(1, most);
+        self.group.wanted = fit(each, largest).clamp(1, most);
     }
 
     /// Notes that this lease holds the group now.
@@ -73,6 +75,12 @@ impl GroupRun {
     pub(crate) fn end(&mut self) {
         self.group.wanted = 0;
     }
+}
+
+/// Returns how many jobs fit into a run that take this time each, and this many bytes.
+fn fit(each: Duration, largest: usize) -> usize {
+    let in_time = usize::try_from(RUN_TARGET.as_nanos() / each.as_nanos().max(1)).unwrap_or(MOST);
+    in_time.min(RUN_BYTES / largest.max(1))
 }
 
 /// A claim of the next jobs of groups that is about to be sent. While this lives, no reconciliation runs, and the node does not end.
@@ -95,4 +103,20 @@ pub(crate) trait GroupClaimer: Send + Sync {
 
     /// Runs the claimed jobs of a group, one after the other.
     fn start(&self, jobs: Vec<Job>, group_run: GroupRun);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_as_long_as_its_time_and_its_memory_allow() {
+        let quick = Duration::from_micros(100);
+        assert_eq!(fit(quick, 100), 100);
+        assert_eq!(fit(Duration::from_millis(5), 100), 2);
+        assert_eq!(fit(quick, 100 * 1024), 10);
+        // One is always taken.
+        assert_eq!(fit(quick, 4 * RUN_BYTES), 0);
+        assert_eq!(fit(Duration::ZERO, 0), RUN_BYTES);
+    }
 }

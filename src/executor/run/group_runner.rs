@@ -26,6 +26,7 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
         group_run.group.taken(last);
     }
     let taken = jobs.len();
+    let largest = jobs.iter().map(|job| job.payload.as_bytes().len()).max().unwrap_or_default();
     let mut runner = GroupRunner {
         node: &node,
         slots: group_run.slots.clone(),
@@ -53,7 +54,7 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
         return group_run.keep();
     }
     if may_go_on(&node, &runner.slots) {
-        group_run.pace(taken, ran, began.elapsed());
+        group_run.pace(taken, ran, began.elapsed(), largest);
     } else {
         group_run.end();
     }

@@ -27,7 +27,7 @@ pub(crate) fn group_run<S: Store>(
     }
     let group = GroupClaim::after_job(group, &job.queue, job.id, JobId::new());
     let mut group_run = GroupRun { group, lease: None, slots: slots.clone() };
-    group_run.pace(1, 1, took);
+    group_run.pace(1, 1, took, job.payload.as_bytes().len());
     Some(group_run)
 }
 
