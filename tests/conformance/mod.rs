@@ -45,6 +45,7 @@ mod queue_capacity;
 mod rates;
 mod reconciliation;
 mod refused_nodes;
+mod refused_rows;
 mod release_lost;
 mod release_unknown;
 mod replica_identities;
@@ -727,6 +728,11 @@ conformance! {
         }
         idle_load {
             what_is_far_away_is_not_said
+        }
+        refused_rows {
+            what_a_trigger_refuses_costs_itself
+            what_the_application_refers_to_costs_itself
+            many_that_are_refused_hide_none
         }
         locked_by_others {
             outcomes_do_not_wait_for_them

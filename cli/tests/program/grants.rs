@@ -158,7 +158,9 @@ fn roles_do_their_work_with_what_they_are_granted() {
         include_str!("../../../src/store/postgres/sql/prune_audit.sql"),
         include_str!("../../../src/store/postgres/sql/prune_dead_letters.sql"),
     ] {
-        let statement = statement.replace("{schema}", schema).replace(":age_us", "3600000000").replace(":limit", "10");
+        let statement =
+            statement.replace("{schema}", schema).replace("{briefly}", "true").replace(":age_us", "3600000000");
+        let statement = statement.replace(":limit", "10").replace(":offset", "0");
         as_owner(&format!("set role \"{forgets}\"; {statement}")).unwrap();
     }
 

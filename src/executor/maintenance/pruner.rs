@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backoff::jitter;
-use crate::error::{Result, warn_of};
+use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::node::stats::Counters;
 use crate::store::Prune;
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Pruner {
     store: Arc<dyn Prune>,
     counters: Arc<Counters>,
-    /// The keys whose failure was logged.
+    /// What could not be removed, as far as that was logged.
     told: BTreeSet<&'static str>,
 }
 
@@ -52,15 +52,16 @@ impl Periodic for Pruner {
 /// Removes one batch of each. Returns whether there may be more.
 async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet<&'static str>) -> Result<bool> {
     let kept = store.history_config();
-    let history = store.prune_history(kept.retention, BATCH).await?;
-    let results = store.prune_results(BATCH).await?;
-    let progress = store.prune_progress(BATCH).await?;
-    let submissions = store.prune_submissions(REMEMBERED, BATCH).await?;
-    let starts = store.prune_rates(BATCH).await?;
-    let keys = store.prune_keys(BATCH).await?;
-    // These two come last: they need rights that not every executor has, and the others must not fail for that.
+    let mut pruning = Pruning { told, failed: None };
+    let history = pruning.done(store.prune_history(kept.retention, BATCH).await, "the history")?;
+    let results = pruning.done(store.prune_results(BATCH).await, "results")?;
+    let progress = pruning.done(store.prune_progress(BATCH).await, "the progress of jobs that are gone")?;
+    let submissions = pruning.done(store.prune_submissions(REMEMBERED, BATCH).await, "ids of submissions")?;
+    let starts = pruning.done(store.prune_rates(BATCH).await, "starts that no rate counts")?;
+    let keys = pruning.done(store.prune_keys(BATCH).await, "unique keys without a job")?;
+    // These two need rights that not every executor has.
     let dead_letters = match kept.dead_letters {
-        Some(age) => may(store.prune_dead_letters(age, BATCH).await, "history.dead_letters", told),
+        Some(age) => pruning.done(store.prune_dead_letters(age, BATCH).await, "history.dead_letters")?,
         None => 0,
     };
     if dead_letters > 0 {
@@ -69,26 +70,49 @@ async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet
         counters.dead_letters_removed.fetch_add(dead_letters, Ordering::Relaxed);
     }
     let audit = match kept.audit {
-        Some(age) => may(store.prune_audit(age, BATCH).await, "history.audit", told),
+        Some(age) => pruning.done(store.prune_audit(age, BATCH).await, "history.audit")?,
         None => 0,
     };
     if audit > 0 {
         tracing::info!(entries = audit, "removed entries of the audit that were older than `history.audit`");
         counters.audit_removed.fetch_add(audit, Ordering::Relaxed);
     }
+    if let Some(error) = pruning.failed {
+        return Err(error);
+    }
     Ok([history, results, progress, submissions, starts, keys, dead_letters, audit]
         .into_iter()
         .any(|removed| removed >= BATCH as u64))
 }
 
-/// Returns how many were removed. A failure is logged once per key: it lasts as long as the missing right.
-fn may(removed: Result<u64>, key: &'static str, told: &mut BTreeSet<&'static str>) -> u64 {
-    removed.unwrap_or_else(|error| {
-        if told.insert(key) {
-            warn_of!(error, key, "what is older than this key says could not be removed");
+/// One round. What can't be removed of one sort must not keep the others.
+struct Pruning<'a> {
+    told: &'a mut BTreeSet<&'static str>,
+    /// The first failure that may be over soon.
+    failed: Option<Error>,
+}
+
+impl Pruning<'_> {
+    /// Returns how many were removed. A failure that lasts, such as that of a missing right, is logged once.
+    ///
+    /// # Errors
+    /// When the database can't be reached at all.
+    fn done(&mut self, removed: Result<u64>, what: &'static str) -> Result<u64> {
+        match removed {
+            Ok(removed) => {
+                self.told.remove(what);
+                return Ok(removed);
+            }
+            Err(error) if error.kind() == ErrorKind::Unreachable => return Err(error),
+            Err(error) if error.is_retryable() => drop(self.failed.get_or_insert(error)),
+            Err(error) => {
+                if self.told.insert(what) {
+                    warn_of!(error, what, "what is older than is kept could not be removed");
+                }
+            }
         }
-        0
-    })
+        Ok(0)
+    }
 }
 
 #[cfg(test)]

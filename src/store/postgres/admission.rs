@@ -44,8 +44,7 @@ pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> R
 }
 
 pub(super) async fn prune_rates(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
-    let rows = shared.engine("forget old starts", &shared.sql.prune_rate_log, &[&rows::count(limit)]).await?;
-    rows::single_count(&rows)
+    super::around::forget(shared, "forget old starts", &shared.sql.prune_rate_log, &[], limit).await
 }
 
 pub(super) async fn permit_faults(shared: &Arc<Shared>) -> Result<Vec<String>> {

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
+use super::around::may_be_of_rows;
+use super::aside::in_parts;
 use super::client::Params;
 use super::rows;
 use super::shared::Shared;
@@ -22,11 +26,18 @@ pub(super) async fn age_jobs(shared: &Arc<Shared>, limit: usize) -> Result<u64> 
             let rows = shared.engine(what, &shared.sql.aging_jobs, &[&queue, &blocked_on, &limit]).await?;
             rows.iter().map(Found::read).collect()
         };
-        let answer = match raise().await {
-            Err(error) if clear_away_idle(shared, &error, aged()).await => raise().await?,
-            answer => answer?,
+        raised += match raise().await {
+            Err(error) if clear_away_idle(shared, &error, aged()).await => rows::single_count(&raise().await?)?,
+            Err(error) if may_be_of_rows(&error) => {
+                let found: Vec<Uuid> = aged().await?.iter().map(|found| found.id().into()).collect();
+                let mut some = 0;
+                for answer in in_parts(shared, what, (&shared.sql.age, params), &found).await? {
+                    some += rows::single_count(&answer)?;
+                }
+                some
+            }
+            answer => rows::single_count(&answer?)?,
         };
-        raised += rows::get::<i64>(rows::single(&answer)?, 0)?.unsigned_abs();
     }
     Ok(raised)
 }

@@ -8,6 +8,7 @@ use super::depth_cache::DepthCache;
 use super::error::ErrorContext;
 use super::lent::PgTransactionRef;
 use super::lock_holder::{HeldCandidates, LockHolders};
+use super::passed_over::PassedOver;
 use super::pool::Object;
 use super::primaries::Primary;
 use super::server::ServerLabel;
@@ -50,6 +51,7 @@ impl Postgres {
             walked: WalkPosition::default(),
             lock_holders: LockHolders::default(),
             held_candidates: HeldCandidates::default(),
+            passed_over: PassedOver::default(),
             label: server.clone(),
             config: config.clone(),
         });

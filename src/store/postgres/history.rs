@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::around::forget;
 use super::rows;
 use super::shared::Shared;
 use crate::error::Result;
@@ -29,18 +30,15 @@ pub(super) async fn history(shared: &Arc<Shared>, filter: &HistoryFilter, limit:
 }
 
 pub(super) async fn prune_history(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
-    let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-    rows::single_count(&shared.engine("prune the history", &shared.sql.prune_history, params).await?)
+    forget(shared, "prune the history", &shared.sql.prune_history, &[&rows::micros(age)], limit).await
 }
 
 pub(super) async fn prune_audit(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
-    let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-    rows::single_count(&shared.engine("forget the old audit", &shared.sql.prune_audit, params).await?)
+    forget(shared, "forget the old audit", &shared.sql.prune_audit, &[&rows::micros(age)], limit).await
 }
 
 pub(super) async fn prune_dead_letters(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
-    let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-    rows::single_count(&shared.engine("remove old dead letters", &shared.sql.prune_dead_letters, params).await?)
+    forget(shared, "remove old dead letters", &shared.sql.prune_dead_letters, &[&rows::micros(age)], limit).await
 }
 
 pub(super) async fn result(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobResult>> {
@@ -56,7 +54,7 @@ pub(super) async fn result(shared: &Arc<Shared>, id: JobId) -> Result<Option<Job
 }
 
 pub(super) async fn prune_results(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
-    rows::single_count(&shared.engine("prune results", &shared.sql.prune_results, &[&rows::count(limit)]).await?)
+    forget(shared, "prune results", &shared.sql.prune_results, &[], limit).await
 }
 
 fn entry(row: &Row) -> Result<HistoryEntry> {

@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Row;
+use uuid::Uuid;
 
+use super::around::may_be_of_rows;
+use super::aside::in_parts;
+use super::client::Params;
 use super::halves::Halves;
 use super::idle_timers::{IdleTimer, ids};
 use super::rows;
@@ -31,8 +35,24 @@ pub(super) async fn promote_due(shared: &Arc<Shared>, limit: usize) -> Result<Pr
     match shared.engine("promote due timers", &shared.sql.promote, &[&rows::count(limit)]).await {
         Ok(rows) => promoted(&rows),
         Err(error) if refusal(&error).is_some() => promote_in_halves(shared, limit, error).await,
+        Err(error) if may_be_of_rows(&error) => promote_around(shared, limit).await,
         Err(error) => Err(error),
     }
+}
+
+/// Moves due timers, but for those that can't be moved for now.
+async fn promote_around(shared: &Arc<Shared>, limit: usize) -> Result<Promoted> {
+    let due = shared.engine("look for due timers", &shared.sql.due_timers, &[&rows::count(limit)]).await?;
+    let due = due.iter().map(|row| rows::get(row, "id")).collect::<Result<Vec<Uuid>>>()?;
+    let statement: (_, Params<'_>) = (&shared.sql.promote, &[&rows::count(limit)]);
+    let mut all = Promoted::default();
+    for answer in in_parts(shared, "promote due timers", statement, &due).await? {
+        let part = promoted(&answer)?;
+        all.jobs += part.jobs;
+        all.queues.extend(part.queues);
+        all.blocked |= part.blocked;
+    }
+    Ok(all)
 }
 
 /// Moves due timers of which some made the whole statement fail: these become dead letters.

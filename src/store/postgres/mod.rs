@@ -9,6 +9,8 @@
 mod admin;
 mod admission;
 mod aging;
+mod around;
+mod aside;
 mod audit;
 mod cancel;
 mod claim;
@@ -44,6 +46,7 @@ mod migrate;
 mod nodes;
 mod options;
 mod parameters;
+mod passed_over;
 mod pool;
 mod primaries;
 mod progress;

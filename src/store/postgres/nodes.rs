@@ -6,7 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
+use super::around::may_be_of_rows;
+use super::aside::{in_parts, in_parts_of};
+use super::client::Params;
 use super::rows;
 use super::shared::Shared;
 use super::unreadable::{Found, clear_away_idle};
@@ -104,13 +108,20 @@ pub(super) async fn release_lost(
         let left = limit - usize::try_from(all.total()).unwrap_or(usize::MAX).min(limit);
         let params: [&(dyn ToSql + Sync); 4] = [&rows::count(left), &deaths, &range.from(), &range.to()];
         let release = || shared.engine_once("release what dead nodes own", &shared.sql.release_lost, &params);
-        let answer = match release().await {
-            Err(error) if clear_away_idle(shared, &error, lost(shared, left, &range)).await => release().await?,
-            answer => answer?,
+        let answers = match release().await {
+            Err(error) if clear_away_idle(shared, &error, lost(shared, left, &range)).await => vec![release().await?],
+            Err(error) if may_be_of_rows(&error) => {
+                let found = lost(shared, left, &range).await?;
+                let found: Vec<Uuid> = found.iter().map(|found| found.id().into()).collect();
+                in_parts(shared, "release what dead nodes own", (&shared.sql.release_lost, &params), &found).await?
+            }
+            answer => vec![answer?],
         };
-        let row = rows::single(&answer)?;
-        all.waiting += rows::get::<i64>(row, "waiting")?.unsigned_abs();
-        all.dead += rows::get::<i64>(row, "dead")?.unsigned_abs();
+        for answer in answers {
+            let row = rows::single(&answer)?;
+            all.waiting += rows::get::<i64>(row, "waiting")?.unsigned_abs();
+            all.dead += rows::get::<i64>(row, "dead")?.unsigned_abs();
+        }
         if all.total() >= limit as u64 {
             shared.walked.stopped_in(&range);
             return Ok(all);
@@ -201,10 +212,13 @@ pub(super) async fn release_claimed(
     ids: &[JobId],
 ) -> Result<u64> {
     let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
+    let tried = "release what got lost on the way";
+    let statement: (_, Params<'_>) = (&shared.sql.release_claimed, &[&node.0, &claim.as_int4()]);
+    let answers = in_parts_of(shared, tried, statement, &ids).await?;
+    let released = answers.iter().map(|rows| rows.len() as u64).sum();
     let params: [&(dyn ToSql + Sync); 3] = [&node.0, &claim.as_int4(), &ids];
-    let answer = shared.engine("release what got lost on the way", &shared.sql.release_claimed, &params).await?;
     shared.engine("free what unknown handlers held", &shared.sql.claimed_terminating, &params).await?;
-    Ok(answer.len() as u64)
+    Ok(released)
 }
 
 /// Releases what handlers held whose jobs were cancelled. `node` is `None` for external workers.

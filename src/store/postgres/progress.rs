@@ -42,5 +42,5 @@ impl Progress for Postgres {
 }
 
 pub(super) async fn prune_progress(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
-    rows::single_count(&shared.engine("prune progress", &shared.sql.prune_progress, &[&rows::count(limit)]).await?)
+    super::around::forget(shared, "prune progress", &shared.sql.prune_progress, &[], limit).await
 }

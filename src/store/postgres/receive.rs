@@ -275,8 +275,6 @@ async fn store_unique(
 }
 
 pub(super) async fn prune(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
-    let age = rows::micros(age);
-    let rows =
-        shared.engine("forget old submissions", &shared.sql.prune_submissions, &[&age, &rows::count(limit)]).await?;
-    Ok(rows::get::<i64>(rows::single(&rows)?, 0)?.unsigned_abs())
+    super::around::forget(shared, "forget old submissions", &shared.sql.prune_submissions, &[&rows::micros(age)], limit)
+        .await
 }

@@ -1,11 +1,14 @@
 //! Reconciles what is kept beside the jobs: see `store::reconcile`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::around::may_be_of_rows;
 use super::engine_transaction::EngineTransaction;
+use super::halves::Halves;
 use super::rows;
 use super::shared::Shared;
 use crate::error::Result;
@@ -68,6 +71,20 @@ pub(super) async fn prune_keys(shared: &Arc<Shared>, limit: usize) -> Result<u64
     }
     let keys = found.iter().map(|row| rows::get(row, "key")).collect::<Result<Vec<Vec<u8>>>>()?;
     let versions = found.iter().map(|row| rows::get(row, "version")).collect::<Result<Vec<String>>>()?;
-    let answer = shared.engine("forget unique keys without a job", &shared.sql.prune_keys, &[&keys, &versions]).await?;
-    rows::single_count(&answer)
+    let found: Vec<(Vec<u8>, String)> = keys.into_iter().zip(versions).collect();
+    let (mut halves, mut forgotten) = (Halves::of(&found, shared.call_timeout), 0);
+    while let Some(part) = halves.next() {
+        let (keys, versions): (Vec<&[u8]>, Vec<&str>) = part.iter().map(|(key, version)| (&**key, &**version)).unzip();
+        let tried = "forget unique keys without a job";
+        match shared.engine(tried, &shared.sql.prune_keys, &[&keys, &versions]).await {
+            Ok(answer) => forgotten += rows::single_count(&answer)?,
+            Err(error) if !may_be_of_rows(&error) => return Err(error),
+            Err(error) => {
+                if halves.failed(part).is_some() && shared.lock_holders.is_news(tried, Instant::now()) {
+                    tracing::warn!(%error, "a unique key without a job can't be forgotten; the others are, and this one is tried again later");
+                }
+            }
+        }
+    }
+    Ok(forgotten)
 }

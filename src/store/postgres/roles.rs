@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_postgres::types::ToSql;
 
+use super::aside::in_parts_of;
 use super::database::Postgres;
 use super::{
     admin, admission, aging, audit, claim, clock, delivered, expiring, external, group_claim, hints, history, insert,
@@ -80,8 +81,15 @@ impl Enqueue for Postgres {
 
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
         let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
-        let rows = self.0.engine("end the head start of deliveries", &self.0.sql.unhide, &[&ids]).await?;
-        rows.iter().map(|row| rows::get(row, 0)).collect()
+        let tried = "end the head start of deliveries";
+        let mut queues = Vec::new();
+        for row in in_parts_of(&self.0, tried, (&self.0.sql.unhide, &[]), &ids).await?.iter().flatten() {
+            let queue: String = rows::get(row, 0)?;
+            if !queues.contains(&queue) {
+                queues.push(queue);
+            }
+        }
+        Ok(queues)
     }
 }
 

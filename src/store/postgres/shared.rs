@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::connect::Target;
 use super::depth_cache::DepthCache;
 use super::lock_holder::{HeldCandidates, LockHolders};
+use super::passed_over::PassedOver;
 use super::pool::Pool;
 use super::server::ServerLabel;
 use super::statements::Statements;
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     pub(super) walked: WalkPosition,
     pub(super) lock_holders: LockHolders,
     pub(super) held_candidates: HeldCandidates,
+    pub(super) passed_over: PassedOver,
     /// Names the database and server in errors and logs.
     pub(super) label: ServerLabel,
 }

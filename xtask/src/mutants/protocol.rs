@@ -60,6 +60,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(stores) & test(/^conformance::postgres::locked_by_others::/)",
     ),
     of(
+        "what-a-lost-lease-left-is-dropped",
+        "src/executor/supervisor/supervise.rs",
+        "                left = unrecorded;\n",
+        "                left = Vec::from_iter(unrecorded.into_iter().take(0));\n",
+        "binary(system) & test(/^faults::faults_unrecorded::/)",
+    ),
+    of(
+        "a-refused-row-is-not-passed-over",
+        "src/store/postgres/around.rs",
+        "                    over += 1;\n",
+        "                    break;\n",
+        "binary(stores) & test(/^conformance::postgres::refused_rows::/)",
+    ),
+    of(
+        "jobs-are-not-held-aside",
+        "src/store/postgres/sql/hold_rows.sql",
+        "    select id from {schema}.job where id = any (:ids::uuid[]) for update skip locked\n",
+        "    select id from {schema}.job where id = any (:ids::uuid[])\n",
+        "binary(stores) & test(/^conformance::postgres::refused_rows::/)",
+    ),
+    of(
         "an-id-in-two-tables-stops-recovery",
         "src/store/postgres/sql/release_lost.sql",
         "    on conflict (id) do nothing\n",

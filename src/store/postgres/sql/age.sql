@@ -65,7 +65,7 @@ raised as (
     set rank = least(j.rank - (old.steps - old.aged), 32767)::int2,
         options = coalesce(j.options, '{}') || jsonb_build_object('aged', old.steps)
     from (select * from old union all select * from old_blocked) old
-    where j.ctid = old.tid and old.steps <> old.aged and coalesce(jsonb_typeof(j.options), 'object') = 'object'
+    where {briefly} and j.ctid = old.tid and old.steps <> old.aged and coalesce(jsonb_typeof(j.options), 'object') = 'object'
     returning j.seq
 )
 select count(*) from raised

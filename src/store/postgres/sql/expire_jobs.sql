@@ -4,7 +4,7 @@
 -- :limit::int8, :reason::text
 with pruned as (
     delete from {schema}.unique_key
-    where ctid = any (array(
+    where {briefly} and ctid = any (array(
         select ctid from {schema}.unique_key where expires_at <= statement_timestamp() limit :limit for update skip locked
     ))
 ),

@@ -3,7 +3,7 @@
 -- :limit::int8
 with due as (
     delete from {schema}.timer_job
-    where ctid = any (array(
+    where {briefly} and ctid = any (array(
         select ctid
         from {schema}.timer_job
         where due_at <= statement_timestamp()

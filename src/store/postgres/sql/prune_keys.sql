@@ -2,7 +2,7 @@
 -- :keys::bytea[], :versions::text[]
 with gone as (
     delete from {schema}.unique_key
-    where ctid = any (array(
+    where {briefly} and ctid = any (array(
         select u.ctid
         from {schema}.unique_key u
         where u.key = any (:keys::bytea[]) and ((u.key, u.xmin::text) in (select * from unnest(:keys::bytea[], :versions::text[]))) is true

@@ -10,7 +10,8 @@
 with lost as materialized (
     select j.ctid as tid
     from {schema}.job j
-    where j.ctid >= :from_location and j.ctid < :to_location
+    where {briefly}
+      and j.ctid >= :from_location and j.ctid < :to_location
       and j.lock_owner is not null
       and not exists (select from {schema}.node n where n.id = j.lock_owner and n.dead_at is null)
     limit :limit

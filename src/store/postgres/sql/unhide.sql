@@ -3,7 +3,7 @@
 with freed as (
     update {schema}.job
     set visible_at = null
-    where ctid = any (array(
+    where {briefly} and ctid = any (array(
         select c.ctid
         from {schema}.job c
         where c.id = any (:ids::uuid[]) and c.lock_owner is null and c.visible_at is not null
