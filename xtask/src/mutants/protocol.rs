@@ -63,14 +63,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "what-a-lost-lease-left-is-dropped",
         "src/executor/supervisor/supervise.rs",
         "                left = unrecorded;\n",
-        "                left = Vec::from_iter(unrecorded.into_iter().take(0));\n",
+        "                left = if $on { Vec::new() } else { unrecorded };\n",
         "binary(system) & test(/^faults::faults_unrecorded::/)",
     ),
     of(
         "a-refused-row-is-not-passed-over",
         "src/store/postgres/around.rs",
         "                    over += 1;\n",
-        "                    break;\n",
+        "                    if $on {\n                        break;\n                    }\n$was",
         "binary(stores) & test(/^conformance::postgres::refused_rows::/)",
     ),
     of(

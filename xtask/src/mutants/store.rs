@@ -124,9 +124,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "embedded-ids-of-waiting-jobs-are-free",
-        "src/store/sqlite/sql/id_exists.sql",
-        "select exists (select 1 from jobwright_job where id = :id)",
-        "select exists (select 1 from jobwright_job where id = :id and false)",
+        "src/store/sqlite/sql/known_as.sql",
+        "    select kind, queue, options from jobwright_job where id = :id\n",
+        "    select kind, queue, options from jobwright_job where id = :id and false\n",
         "binary(stores) & test(/^model_replay::sqlite::identity::/)",
     ),
     of(
