@@ -319,21 +319,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Identity, unique keys, queues with a depth.
     of(
         "ids-of-timers-are-free",
-        "migrations/postgres/0015_decide_ids.sql",
+        "migrations/postgres/0014_decide_ids.sql",
         "                            (select array[t.kind, t.queue, t.options ->> 'sentTo'] from {schema}.timer_job t where t.id = i.id limit 1),\n",
         "",
         "binary(stores) & test(/^conformance::postgres::idempotence::/)",
     ),
     of(
         "two-senders-decide-about-one-id",
-        "migrations/postgres/0015_decide_ids.sql",
+        "migrations/postgres/0014_decide_ids.sql",
         "    insert into {schema}.id_lock select distinct i.id from unnest(ids) as i(id) order by i.id on conflict (id) do nothing;\n",
         "",
         "binary(stores) & test(/^conformance::postgres::(locked_rows|concurrency)::/)",
     ),
     of(
         "a-job-of-another-kind-was-sent-before",
-        "migrations/postgres/0015_decide_ids.sql",
+        "migrations/postgres/0014_decide_ids.sql",
         "                    when a.queue = a.found[2] or a.queue = a.found[3] then 'kind'\n",
         "                    when a.queue = a.found[2] or a.queue = a.found[3] then 'same'\n",
         "binary(stores) & test(/^conformance::postgres::given_ids::/)",
