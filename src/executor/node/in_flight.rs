@@ -58,7 +58,7 @@ impl InFlight {
         self.claim_order.begin().await
     }
 
-    /// Begins a claim of jobs that run beside others. `None`: not now, because a job runs [alone](super::alone).
+    /// Begins a claim of jobs that run beside others. `None`: not now, because a job runs [alone].
     pub(crate) async fn begin_claim_beside(&self) -> Option<ClaimGuard> {
         let claim = self.claim_order.begin().await;
         // Asked after the claim has begun: see `alone.rs`.
