@@ -1,6 +1,6 @@
 -- Removes the oldest dead letters, a batch at a time, skipping those that are locked by another executor or by a retry. Triggers release
 -- what they held.
--- :offset and the brief wait are as in prune_history.sql.
+-- The offset and the brief wait are as in prune_history.sql.
 -- :age_us::int8, :limit::int8, :offset::int8
 with gone as (
     delete from {schema}.dead_letter_job

@@ -1,7 +1,7 @@
 -- Removes the progress of jobs that are gone. No trigger removes it with its job: that would cost all jobs, and few have any. There are few
 -- rows: those of running jobs, and of jobs that ended since the last check. A job that moves from table to table meanwhile is found in one
 -- of them, because a statement sees all tables in the same snapshot. Each job is looked up separately, whatever the statistics say.
--- :offset and the brief wait are as in prune_history.sql.
+-- The offset and the brief wait are as in prune_history.sql.
 -- :limit::int8, :offset::int8
 with gone as (
     delete from {schema}.progress p

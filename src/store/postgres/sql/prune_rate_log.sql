@@ -1,6 +1,6 @@
 -- Removes starts that are older than the period of their key's rate (that of its own rule, or else of the rule for all), and those of keys
 -- without a rate. Keeps a minute more than that, for admission passes in flight. :limit: the highest number of rows.
--- :offset and the brief wait are as in prune_history.sql.
+-- The offset and the brief wait are as in prune_history.sql.
 -- :limit::int8, :offset::int8
 with rules as materialized (
     select case scope when 'key' then 'l:' else left(scope, 1) || ':' end as prefix, name, coalesce(period, 0) as period

@@ -1,5 +1,5 @@
 -- Removes old submissions, a batch at a time, skipping those that another executor is pruning.
--- :offset and the brief wait are as in prune_history.sql.
+-- The offset and the brief wait are as in prune_history.sql.
 -- :age_us::int8, :limit::int8, :offset::int8
 with gone as (
     delete from {schema}.submission
