@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jobwright::store::engine::{ClaimRequest, Inserted, MAX_HIDDEN, Preclaim, ScanCursor, Settlement, Verdict};
 use jobwright::store::{AffectedJobs, JobFilter, JobState};
-use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
+use jobwright::{ErrorKind, Fence, Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::state_machine::ops::{AttemptOutcome, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
 use crate::state_machine::snapshot::{self, Snapshot};
@@ -224,8 +224,15 @@ impl Player {
         let claim = claim_number();
         let answers = both!(self, |side| {
             let owned = place.map(|place| Preclaim { node: side.nodes[place], claim, positions: own.clone() });
-            side.jobs.insert(&messages, owned.as_ref()).await
+            // An id of another job is refused, and nothing is written.
+            match side.jobs.insert(&messages, owned.as_ref()).await {
+                Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
+                answer => answer.map(Some),
+            }
         });
+        same("insert", [answers[0].is_some(), answers[1].is_some()])?;
+        let [Some(store), Some(oracle)] = answers else { return Ok(false) };
+        let answers = [store, oracle];
         let summary = |inserted: &Inserted| (inserted.rows, sorted(inserted.owned.iter().map(|row| row.id).collect()));
         let (rows, owned) = same("insert", [summary(&answers[0]), summary(&answers[1])])?;
         self.balance += rows;

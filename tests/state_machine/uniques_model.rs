@@ -109,7 +109,8 @@ fn message() -> impl Strategy<Value = Message> {
     let given = prop::option::weighted(0.15, 0_usize..2);
     let rest = (prop::bool::weighted(0.3), prop::bool::weighted(0.2), prop::bool::weighted(0.2), given);
     (prop::option::weighted(0.9, unique()), rest).prop_map(|(unique, (other, later, group, given))| {
-        let queue = usize::from(other);
+        // Each id is sent to one queue only: in another one it would be that of another job, which is refused.
+        let queue = given.unwrap_or(usize::from(other));
         let unique = unique
             .map(|(by, n, apart, hidden_for, clash)| (Key { by, n, queue: apart.then_some(queue) }, hidden_for, clash));
         Message { unique, queue, later, group, given }
