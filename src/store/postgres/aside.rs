@@ -116,9 +116,9 @@ mod tests {
         for _ in 0..20 {
             let turned = turned(&ids);
             firsts.insert(turned[0]);
-            assert_eq!(turned.iter().copied().collect::<HashSet<_>>(), ids.iter().copied().collect());
+            assert_eq!(turned.iter().collect::<HashSet<_>>(), ids.iter().collect());
         }
         assert!(firsts.len() >= 5, "{firsts:?}");
-        assert_eq!(turned(&[]), []);
+        assert!(turned(&[]).is_empty());
     }
 }
