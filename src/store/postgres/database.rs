@@ -34,17 +34,24 @@ impl Postgres {
         config.validate()?;
         let target = Target::new(config)?;
         let server = ServerLabel::new(config, &target);
-        let connected = Self::connect_to(config, target, &server).await?;
+        let sql = Arc::new(Statements::new(&config.schema, config.history.keep));
+        let connected = Self::connect_to(config, target, &server, sql).await?;
         server.outage.watch();
         Ok(connected)
     }
 
-    pub(super) async fn connect_to(config: &DatabaseConfig, target: Target, server: &ServerLabel) -> Result<Self> {
+    /// Does the same with statements that were rendered before. To render them is much work for a heartbeat, whose time is a part of its lease.
+    pub(super) async fn connect_to(
+        config: &DatabaseConfig,
+        target: Target,
+        server: &ServerLabel,
+        sql: Arc<Statements>,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
             user: target.pool(config, config.max_connections, None)?,
             engine: target.pool(config, pool::ENGINE_CONNECTIONS, pool::engine_session(config))?,
             target,
-            sql: Statements::new(&config.schema, config.history.keep),
+            sql,
             call_timeout: config.call_timeout,
             pgbouncer: config.pgbouncer,
             depths: DepthCache::default(),

@@ -195,7 +195,8 @@ impl Leases for Postgres {
 
     async fn detached(&self) -> Result<Arc<dyn Leases>> {
         let config = DatabaseConfig { max_connections: 1, ..self.0.config.clone() };
-        Ok(Arc::new(Postgres::connect_to(&config, self.0.target.clone(), &self.0.label).await?))
+        let (target, sql) = (self.0.target.clone(), self.0.sql.clone());
+        Ok(Arc::new(Postgres::connect_to(&config, target, &self.0.label, sql).await?))
     }
 
     fn reconnect(&self) {

@@ -1,5 +1,6 @@
 //! The state that all handles of one database share. The modules above it add what they do with it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::connect::Target;
@@ -19,7 +20,7 @@ pub(super) struct Shared {
     pub(super) user: Pool,
     /// For the engine.
     pub(super) engine: Pool,
-    pub(super) sql: Statements,
+    pub(super) sql: Arc<Statements>,
     pub(super) config: DatabaseConfig,
     pub(super) call_timeout: Duration,
     pub(super) pgbouncer: bool,
