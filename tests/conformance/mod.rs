@@ -277,6 +277,7 @@ conformance! {
             nobody_suspects_what_is_given_back
             without_quarantine_there_are_none
             acquitted
+            messages_of_a_dead_relay_are_none
         }
         misfires {
             missed_and_skipped

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobwright::store::engine::{ClaimRequest, Verdict};
 use jobwright::store::{JobFilter, JobState, Released};
-use jobwright::{Fence, Job, JobId, NodeId};
+use jobwright::{EVENT_QUEUE, Fence, Job, JobId, NodeId, REPLY_QUEUE, REPLY_TO};
 
 use crate::support::jobs::{claim_number, ids, job, jobs};
 use crate::support::{Jobs, TestDb};
@@ -201,4 +201,18 @@ pub(crate) async fn acquitted<T: TestDb>(db: &T) {
     let node = store.node().await;
     assert_eq!(store.take_one(node).await.id, sent[0]);
     assert!(store.acquit(&sent).await.unwrap().is_empty(), "it is no suspect");
+}
+
+/// No handler runs an event or a reply, so no node would ever claim it as a suspect. Another relay publishes it.
+pub(crate) async fn messages_of_a_dead_relay_are_none<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    for queue in [EVENT_QUEUE, REPLY_QUEUE] {
+        let id = store.send(job().queue(queue).header(REPLY_TO, "answers")).await;
+        let relay = store.node().await;
+        assert_eq!(ids(&store.take_from(queue, relay, 1).await), [id]);
+        db.bury(relay).await;
+        assert_eq!(store.release_lost(100, TWICE).await.unwrap().waiting, 1);
+        let other = store.node().await;
+        assert_eq!(ids(&store.take_from(queue, other, 1).await), [id], "{queue}");
+    }
 }

@@ -13,7 +13,7 @@ use super::settle::OwnedRow;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{AttemptError, ClaimNumber, Fence, JobId, NodeId, draw_node};
+use crate::job::{AttemptError, ClaimNumber, EVENT_QUEUE, Fence, JobId, NodeId, REPLY_QUEUE, draw_node};
 use crate::store::{HistoryOutcome, NodeHeartbeat, NodeInfo, Released};
 
 const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
@@ -214,6 +214,7 @@ impl Shared {
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
                 Ok(Lost {
                     row: OwnedRow::read(row)?,
+                    queue: row.get("queue")?,
                     owner: row.get("lock_owner")?,
                     name: row.get("name")?,
                     evicted: row.get("evicted")?,
@@ -352,6 +353,7 @@ impl Registered {
 /// A job whose owner is gone.
 struct Lost {
     row: OwnedRow,
+    queue: String,
     owner: i64,
     name: Option<String>,
     evicted: bool,
@@ -391,8 +393,10 @@ impl Lost {
         remember(if again { HistoryOutcome::Lost } else { HistoryOutcome::Dead })?;
         if again {
             self.row.release(connection, self.row.attempt, Some(&errors))?;
-            // A row that ran alone is a suspect again by now.
-            if died && quarantine.is_some() && !self.row.runs_alone {
+            // A row that ran alone is a suspect again by now. Events and replies are published and not run: what publishes them claims no
+            // suspects.
+            let is_run = ![EVENT_QUEUE, REPLY_QUEUE].contains(&self.queue.as_str());
+            if died && is_run && quarantine.is_some() && !self.row.runs_alone {
                 self.row.suspect(connection)?;
             }
         } else {

@@ -13,7 +13,9 @@ use jobwright::store::engine::{
     Suspect,
 };
 use jobwright::store::{MigrationStatus, Released};
-use jobwright::{ClaimNumber, Fence, HistoryConfig, Job, JobId, JobMessage, NodeId, Result, Submission};
+use jobwright::{
+    ClaimNumber, EVENT_QUEUE, Fence, HistoryConfig, Job, JobId, JobMessage, NodeId, REPLY_QUEUE, Result, Submission,
+};
 
 use super::Oracle;
 use super::model::{JobTable, Node, OWNER_LOST_ALONE, Row, State, after};
@@ -290,7 +292,8 @@ impl Recovery for Oracle {
                 released.dead += 1;
             } else {
                 row.release();
-                if known && quarantine.is_some() {
+                let is_run = ![EVENT_QUEUE, REPLY_QUEUE].contains(&row.message.queue.as_str());
+                if known && is_run && quarantine.is_some() {
                     row.location = JobTable::Suspect;
                 }
                 released.waiting += 1;

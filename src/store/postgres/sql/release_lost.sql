@@ -4,8 +4,8 @@
 -- was claimed so still has that key, and only such a death is a proof: nothing else ran in the process. Proofs are counted in the error record,
 -- from the start of the job's present life: attempts rise until a retried dead letter starts again with none. A job with :quarantine_after proofs
 -- is quarantined; null = never, and then there are no suspects either. A job in a group run is blocked on its group, and is no suspect until it
--- holds the group itself. A node that a person declared dead, or that is
--- unknown here, says nothing about its jobs.
+-- holds the group itself. A node that a person declared dead, or that is unknown here, says nothing about its jobs. Events and replies are
+-- published and not run: they kill no process, and what publishes them claims no suspects.
 -- :limit::int8, :quarantine_after::int8, :from_location::tid, :to_location::tid
 with lost as materialized (
     select j.ctid as tid
@@ -19,7 +19,8 @@ with lost as materialized (
 ),
 noted as materialized (
     select j.ctid as tid, j.attempt >= j.max_attempts as spent,
-           :quarantine_after is not null and n.evicted is false and coalesce(j.blocked_on, 'alone') = 'alone' as suspect,
+           :quarantine_after is not null and n.evicted is false and j.queue not in ('jobwright.event', 'jobwright.reply')
+               and coalesce(j.blocked_on, 'alone') = 'alone' as suspect,
            coalesce(j.blocked_on, '') = 'alone' and n.evicted is false as proof,
            {kept_errors:j}
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
