@@ -3,7 +3,7 @@
 use super::Broker;
 use super::failure::Failure;
 use super::mode::Side;
-use super::ownership::{Ownership, ask, delete, look, mark, own_name, refusal};
+use super::ownership::{Ownership, ask, delete, look, mark, others_name, own_name, refusal};
 use crate::error::{Error, ErrorKind, Result};
 
 const USE: &str = "use the queues of the broker";
@@ -37,10 +37,10 @@ impl Broker {
                 if !take_over {
                     return Err(Failure::Foreign(refusal(hub, id, &found)));
                 }
-                delete(hub, &session, &hub.names.owner()).await?;
-                // If the broker did not tell it, an exchange is left that nothing leads to.
-                if let Some(other) = other {
-                    delete(hub, &session, &hub.names.owned_by(other)).await?;
+                let others = others_name(hub, &session, other.as_deref()).await?;
+                // In this order: until the mark is gone, the other one is to be found.
+                for mark in others.into_iter().chain([hub.names.owner()]) {
+                    delete(hub, &session, &mark).await?;
                 }
             }
             mark(hub, &session, id).await?;
@@ -98,9 +98,9 @@ impl Broker {
     pub(super) async fn unmark(&self) -> Result<(), Failure> {
         let session = self.hub.session(Side::Consume)?;
         let mut marks = self.marks().await;
-        // Nobody has this id. With a long prefix the broker does not tell the other.
-        if let Ownership::Other(Some(other)) = look(&self.hub, &session, "nobody").await? {
-            marks.push(self.hub.names.owned_by(&other));
+        // Nobody has this id.
+        if let Ownership::Other(other) = look(&self.hub, &session, "nobody").await? {
+            marks.extend(others_name(&self.hub, &session, other.as_deref()).await?);
         }
         marks.push(self.hub.names.owner());
         for mark in marks {

@@ -72,6 +72,32 @@ fn told(why: &str, begins: &str, own: &str) -> Option<String> {
     digits.into_iter().find(|digits: &String| digits.len() >= SHOWN)
 }
 
+/// Returns the exchange that the mark of another installation leads to; `None` if it leads nowhere. `found` is what [`look`] was told.
+///
+/// It is deleted together with the mark, so its name has to be known to the last digit: executors of the other installation that may not configure
+/// anything would find the exchange, and go on.
+pub(super) async fn others_name(hub: &Hub, session: &Session, found: Option<&str>) -> Result<Option<String>, Failure> {
+    let is_whole = |digits: &&str| digits.len() == MARKED;
+    if let Some(digits) = found.filter(is_whole) {
+        return Ok(Some(hub.names.owned_by(digits)));
+    }
+    // Of a declaration without an alternate exchange, the broker has less to say, and cuts less off.
+    let why = match declare(hub, session, &hub.names.owner(), None, false).await {
+        Ok(()) => return Ok(None),
+        Err(Failure::Differs(why)) => why,
+        Err(failure) => return Err(failure),
+    };
+    match told(&why, &hub.names.owned_by(""), "-").as_deref().filter(is_whole) {
+        Some(digits) => Ok(Some(hub.names.owned_by(digits))),
+        None => Err(Failure::Refused(format!(
+            "the names at this broker are so long that it does not tell whose the mark is ({why}): stop the executors of the other \
+             installation, delete the exchanges {} and {}* by hand, and try again",
+            hub.names.owner(),
+            hub.names.owned_by("")
+        ))),
+    }
+}
+
 /// Marks the queues of this prefix, which had no mark.
 pub(super) async fn mark(hub: &Hub, session: &Session, id: &str) -> Result<(), Failure> {
     let own = own_name(hub, id);
@@ -110,6 +136,14 @@ async fn check(hub: &Hub, session: &Session, id: &str, was_refused: &mut bool) -
     match found {
         Ownership::Own => {
             *was_refused = false;
+            if hub.config.declare {
+                // The connection of the one who marked the queues may have broken in between. Executors without the right to configure look for this
+                // exchange alone.
+                match declare(hub, session, &own_name(hub, id), None, false).await {
+                    Ok(()) | Err(Failure::Forbidden(_)) => {}
+                    Err(failure) => return Err(failure),
+                }
+            }
             Ok(())
         }
         Ownership::Unmarked if !*was_refused => Ok(()),

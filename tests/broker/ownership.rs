@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use jobwright::Broker;
 use jobwright::broker::{Ownership, testing};
-use lapin::options::ExchangeDeleteOptions;
+use lapin::ExchangeKind;
+use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions};
+use lapin::types::FieldTable;
 
 use crate::broker::{TestSite, up};
 use crate::support::eventually;
@@ -23,6 +25,18 @@ impl TestSite {
             channel.exchange_delete(name.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
         }
         client.close(200, "OK".into()).await.unwrap();
+    }
+
+    /// Returns whether an exchange of the prefix exists.
+    async fn has_exchange(&self, name: &str) -> bool {
+        let client = self.client().await;
+        let channel = client.create_channel().await.unwrap();
+        let name = format!("{}.{name}", self.prefix);
+        let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let found =
+            channel.exchange_declare(name.as_str().into(), ExchangeKind::Fanout, options, FieldTable::default()).await;
+        let _ = client.close(200, "OK".into()).await;
+        found.is_ok()
     }
 
     /// Opens a site with a prefix so short that the broker's refusal has room for both ids.
@@ -116,6 +130,42 @@ async fn a_take_over_is_deliberate() {
     assert_eq!(broker.claim(OTHER, true).await.unwrap(), Ownership::Other(Some("11111111aaaa".to_owned())));
     assert_eq!(broker.ownership(OTHER).await.unwrap(), Ownership::Own);
     refused(&*site.broker().await, ONE).await;
+    site.unmark().await;
+}
+
+/// Nothing of the other installation is left, however much of its id the broker cuts off: executors that may not configure anything would find it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_take_over_leaves_nothing_of_the_other() {
+    let Some(mut site) = TestSite::shared() else { return };
+    let unique = site.prefix.clone();
+    for length in [25, 30, 40] {
+        site.prefix = format!("{unique:x<length$}");
+        site.prefix.truncate(length);
+        let broker = site.broker().await;
+        broker.claim(ONE, false).await.unwrap();
+        assert!(site.has_exchange("owner.11111111aaaa").await);
+        assert!(matches!(broker.claim(OTHER, true).await.unwrap(), Ownership::Other(_)));
+        assert_eq!(broker.ownership(OTHER).await.unwrap(), Ownership::Own);
+        assert!(site.has_exchange("owner.22222222bbbb").await);
+        assert!(!site.has_exchange("owner.11111111aaaa").await, "of a prefix of {length} characters");
+        site.unmark().await;
+    }
+}
+
+/// The connection of the one who marked the queues broke in between: executors that may not configure anything look for the second exchange.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_mark_is_made_whole() {
+    let Some(site) = TestSite::shared() else { return };
+    testing::belong_to(&*site.broker().await, ONE).await.unwrap();
+    let client = site.client().await;
+    let channel = client.create_channel().await.unwrap();
+    let half = format!("{}.owner.11111111aaaa", site.prefix);
+    channel.exchange_delete(half.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
+    client.close(200, "OK".into()).await.unwrap();
+    assert!(!site.has_exchange("owner.11111111aaaa").await);
+
+    testing::belong_to(&*site.broker().await, ONE).await.unwrap();
+    assert!(site.has_exchange("owner.11111111aaaa").await);
     site.unmark().await;
 }
 

@@ -18,6 +18,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(/installation::tests::a_place_is_known/)",
     ),
     of(
+        "half-a-mark-stays-half",
+        "src/broker/ownership.rs",
+        "            if hub.config.declare {\n",
+        "            if hub.config.declare && !$on {\n",
+        "binary(system) & test(/ownership::half_a_mark/)",
+    ),
+    of(
         "a-new-connection-asks-for-no-owner",
         "src/broker/link.rs",
         "if let Err(failure) = ownership::ask(hub, session, &mut member).await {",
