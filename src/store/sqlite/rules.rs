@@ -21,6 +21,7 @@ const REMOVE_RULE: &str = include_str!("sql/remove_rule.sql");
 const UNBLOCK_KEYS: &str = include_str!("sql/unblock_keys.sql");
 const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
 static PERMIT_RUNNING: Statement = statement!("sql/permit_running.sql");
+static PERMIT_SUSPECTS: Statement = statement!("sql/permit_suspects.sql");
 static PERMIT_EXTERNAL: Statement = statement!("sql/permit_external.sql");
 
 impl Shared {
@@ -71,6 +72,7 @@ fn put(connection: &Connection, rule: &Rule, now: Micros) -> Work<()> {
     }
     if rule.running.is_some() {
         adopt(connection, rule, &PERMIT_RUNNING)?;
+        adopt(connection, rule, &PERMIT_SUSPECTS)?;
         adopt(connection, rule, &PERMIT_EXTERNAL)?;
     }
     let blocked_on = format!("{prefix}{}", rule.name);
@@ -79,7 +81,7 @@ fn put(connection: &Connection, rule: &Rule, now: Micros) -> Work<()> {
     Ok(())
 }
 
-/// Gives permits to jobs that already run.
+/// Gives permits to jobs that already run, or were admitted.
 fn adopt(connection: &Connection, rule: &Rule, sql: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(sql)?;
     let params = named_params! { ":scope": rule.scope.as_str(), ":name": rule.name };

@@ -1,9 +1,10 @@
--- Gives running jobs their permits under a new limit. There is no index on the owner, so this scans the table: rules change rarely.
+-- Gives running jobs their permits under a new limit, and waiting ones that were admitted. There is no index on the owner, so this scans the
+-- table: rules change rarely. A job that is blocked on a group does not hold its permits itself, but a suspect (suspects.sql) does.
 -- :scope::text, :name::text, :prefix::text
 with running as (
     update {schema}.job c
     set admitted = true
-    where (c.lock_owner is not null or c.admitted) and c.blocked_on is null
+    where (c.lock_owner is not null or c.admitted) and (c.blocked_on is null or c.blocked_on = 'alone')
       -- Leaves out jobs that claims have counted and still count. While a node has a row in `usage`, no claim of another sort takes such a
       -- job, so these are all that the node claimed since that row was begun.
       and (c.admitted
