@@ -112,6 +112,15 @@ pub struct Suspect {
     pub needs_permits: bool,
 }
 
+/// What became of suspects that were to be ordinary jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acquitted {
+    /// The queues of those that were acquitted.
+    pub queues: Vec<String>,
+    /// How many are suspects still, because another transaction has locked their rows.
+    pub locked: usize,
+}
+
 /// A limit that a claim counts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a> {

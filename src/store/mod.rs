@@ -58,8 +58,8 @@ pub(crate) use self::admission::{AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction, AnyTransactionRef};
 pub(crate) use self::broker::{Completed, Extension, ExternalDone, Received, waits_behind};
 pub(crate) use self::claiming::{
-    Allowed, ClaimRequest, Claimed, Counted, GroupClaim, GroupsClaimed, Removed, ScanCursor, ScanRange, SharedCursor,
-    Suspect,
+    Acquitted, Allowed, ClaimRequest, Claimed, Counted, GroupClaim, GroupsClaimed, Removed, ScanCursor, ScanRange,
+    SharedCursor, Suspect,
 };
 pub(crate) use self::clock::MAX_HIDDEN;
 pub use self::clock::SkewedRows;

@@ -538,6 +538,8 @@ conformance! {
             a_pause_holds_them_too
             an_operator_may_have_it
             one_that_needs_permits_is_told
+            only_those_that_may_start_are_found
+            a_new_limit_counts_them
         }
         groups {
             one_at_a_time_in_order

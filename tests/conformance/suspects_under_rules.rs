@@ -5,7 +5,7 @@ use jobwright::store::engine::{OperatorOptions, Reconciled, Verdict};
 use jobwright::store::{Action, JobFilter, Rule, Scope};
 
 use crate::conformance::groups::sound;
-use crate::conformance::suspects::{TWICE, dies_with, suspected, suspects, take_suspect};
+use crate::conformance::suspects::{TWICE, acquit, dies_with, suspected, suspects, take_suspect};
 use crate::support::TestDb;
 use crate::support::jobs::{job, jobs};
 
@@ -97,7 +97,7 @@ pub(crate) async fn one_that_needs_permits_is_told<T: TestDb>(db: &T) {
     dies_with(db, &store, 1).await;
     let kinds = ["kind".to_owned()];
     let needs_permits = async || {
-        let found = store.suspects(&["default".to_owned()], &kinds, 9).await.unwrap();
+        let found = store.suspects(&["default".to_owned()], Some(&kinds), 9).await.unwrap();
         assert_eq!(found.len(), 1);
         found[0].needs_permits
     };
@@ -106,7 +106,7 @@ pub(crate) async fn one_that_needs_permits_is_told<T: TestDb>(db: &T) {
     assert!(needs_permits().await);
     let node = store.node().await;
     assert!(take_suspect(&store, node).await.is_none());
-    assert_eq!(store.acquit(&[id]).await.unwrap(), ["default"]);
+    assert_eq!(acquit(&store, &[id]).await, ["default"]);
     assert_eq!(store.admit_all().await, 1);
     dies_with(db, &store, 1).await;
     assert!(!needs_permits().await);
@@ -114,5 +114,54 @@ pub(crate) async fn one_that_needs_permits_is_told<T: TestDb>(db: &T) {
     let claimed = take_suspect(&store, node).await.unwrap();
     assert_eq!(claimed.id, id);
     store.finish(node, &claimed).await;
+    sound(&store).await;
+}
+
+/// Nodes do not empty themselves for suspects that may not start anyway.
+pub(crate) async fn only_those_that_may_start_are_found<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let sent = store.send_all([job().tenant("acme"), job()]).await;
+    dies_with(db, &store, 2).await;
+    for rule in [
+        Rule::new(Scope::Queue, "default").paused(true),
+        Rule::new(Scope::Queue, "*").paused(true),
+        Rule::new(Scope::Kind, "kind").paused(true),
+        Rule::new(Scope::Kind, "kind").running(0),
+    ] {
+        store.put_rule(&rule).await.unwrap();
+        assert!(suspects(&store).await.is_empty(), "{rule:?}");
+        store.put_rule(&Rule::new(rule.scope, rule.name)).await.unwrap();
+        assert_eq!(suspects(&store).await, sent);
+    }
+    store.put_rule(&Rule::new(Scope::Tenant, "acme").paused(true)).await.unwrap();
+    assert_eq!(suspects(&store).await, sent[1..]);
+}
+
+/// A new limit counts those that run, and those that wait and were admitted.
+pub(crate) async fn a_new_limit_counts_them<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let limit = Rule::new(Scope::Tenant, "acme").running(1);
+    store.send(job().tenant("acme").exclusive("g")).await;
+    assert_eq!(store.admit_all().await, 1);
+    dies_with(db, &store, 1).await;
+    store.put_rule(&limit).await.unwrap();
+    store.send(job().tenant("acme")).await;
+    assert_eq!(store.admit_all().await, 0, "one was admitted that waits");
+    sound(&store).await;
+    let node = store.node().await;
+    let first = take_suspect(&store, node).await.unwrap();
+    assert_eq!(store.admit_all().await, 0);
+    store.finish(node, &first).await;
+    assert_eq!(store.admit_all().await, 1);
+    store.put_rule(&Rule::new(Scope::Tenant, "acme")).await.unwrap();
+
+    dies_with(db, &store, 1).await;
+    let second = take_suspect(&store, node).await.unwrap();
+    store.put_rule(&limit).await.unwrap();
+    store.send(job().tenant("acme")).await;
+    assert_eq!(store.admit_all().await, 0, "one runs");
+    sound(&store).await;
+    store.finish(node, &second).await;
+    assert_eq!(store.admit_all().await, 1);
     sound(&store).await;
 }

@@ -2,5 +2,6 @@
 
 pub(crate) mod dispatcher;
 pub(crate) mod handoff;
+mod in_vain;
 pub(crate) mod scan;
 pub(crate) mod suspects;

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Other jobs get about half of the node's time, also while there are many suspects. Two bounds keep a suspect from being in the way, or from
-//! waiting for ever: after two minutes of its run other jobs start beside it, and if no node could run it alone for ten minutes, because their
-//! jobs take hours, it waits like any other job. Either way it is acquitted first: its death is held against nobody then.
+//! waiting for ever: after two minutes of its run other jobs start beside it, and if no node could run one alone for ten minutes, because their
+//! jobs take hours, they wait like any other job. Either way they are acquitted first: their death is held against nobody then.
 
-use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,13 +22,14 @@ use tokio::time::Instant;
 
 use crate::backoff::{Reconnect, jitter};
 use crate::error::{Result, warn_of};
+use crate::executor::dispatch::in_vain::InVain;
 use crate::executor::node::alone::{self, Alone};
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::stats::add;
 use crate::executor::run::start::start;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::{Job, JobId};
-use crate::store::{ClaimRequest, Counted, Hint, Scope, Store, Suspect};
+use crate::store::{Acquitted, ClaimRequest, Counted, Hint, Scope, Store, Suspect};
 
 /// How many suspects are read at once.
 const LOOKED_AT: usize = 100;
@@ -44,13 +45,13 @@ const LONG_REST: Duration = Duration::from_secs(120);
 const ALONE: Duration = Duration::from_secs(120);
 /// How often the store is asked to acquit a suspect whose row is locked.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a suspect may wait in vain.
-const IN_VAIN: Duration = Duration::from_secs(600);
+/// After how many tries other jobs start beside it all the same: no row and no outage keeps a process from its work.
+const TRIES: u32 = 10;
 
 /// Runs suspects until the node stops claiming.
 pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>) {
     let stop = node.stop_claiming.clone();
-    let suspects = Suspects { node, in_vain: HashMap::new() };
+    let suspects = Suspects { node, in_vain: InVain::default() };
     tokio::select! {
         () = stop.cancelled() => {}
         () = suspects.work() => {}
@@ -59,8 +60,7 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>) {
 
 struct Suspects<S: Store> {
     node: Arc<NodeSession<S>>,
-    /// Since when this node has tried to run a suspect that still waits.
-    in_vain: HashMap<JobId, Instant>,
+    in_vain: InVain,
 }
 
 impl<S: Store> Suspects<S> {
@@ -79,6 +79,7 @@ impl<S: Store> Suspects<S> {
 
     /// Runs suspects until none is left that this node can run now.
     async fn turn(&mut self) -> Result<()> {
+        self.acquit(&self.handed_out().await?).await?;
         loop {
             let mut found = self.found().await?;
             let permits: Vec<JobId> = found.extract_if(.., |one| one.needs_permits).map(|one| one.id).collect();
@@ -95,7 +96,9 @@ impl<S: Store> Suspects<S> {
             }
             let began = Instant::now();
             let ran = self.run_some(&found, began).await?;
-            self.acquit(&self.waited_too_long(&found)).await?;
+            let over = self.in_vain.too_long(Instant::now());
+            self.acquit(&over).await?;
+            self.in_vain.remove(&over);
             self.rest(began.elapsed()).await;
             if !ran {
                 // The next poll finds those that are left.
@@ -108,16 +111,23 @@ impl<S: Store> Suspects<S> {
         let queues: Vec<String> = self.node.queues.keys().cloned().collect();
         let able = self.node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open());
         let kinds: Vec<String> = able.map(|(name, _)| name.clone()).collect();
-        self.node.store.suspects(&queues, &kinds, LOOKED_AT).await
+        self.node.store.suspects(&queues, Some(&kinds), LOOKED_AT).await
+    }
+
+    /// Returns suspects in queues whose jobs leave this program: no handler runs them any more, and only ordinary jobs are handed out.
+    async fn handed_out(&self) -> Result<Vec<JobId>> {
+        let queues: Vec<String> = self.node.queue_wakeups.keys().cloned().collect();
+        let found = self.node.store.suspects(&queues, None, LOOKED_AT).await?;
+        Ok(found.into_iter().map(|suspect| suspect.id).collect())
     }
 
     /// Runs suspects one after the other while nothing else runs. Returns whether any ran.
     async fn run_some(&mut self, found: &[Suspect], began: Instant) -> Result<bool> {
         let now = Instant::now();
-        self.in_vain.retain(|id, _| found.iter().any(|suspect| suspect.id == *id));
+        self.in_vain.look(found.iter().map(|suspect| suspect.id));
         let Some(alone) = Alone::begin(PATIENCE).await else {
             for one in found {
-                self.in_vain.entry(one.id).or_insert(now);
+                self.in_vain.add(one.id, now);
             }
             return Ok(false);
         };
@@ -140,7 +150,7 @@ impl<S: Store> Suspects<S> {
                 }
                 none_of.push((queue, kind));
             }
-            self.in_vain.entry(*id).or_insert(now);
+            self.in_vain.add(*id, now);
         }
         Ok(ran)
     }
@@ -197,27 +207,14 @@ impl<S: Store> Suspects<S> {
             start(&self.node, job, slot, None, running);
         }
         let over = tokio::spawn(async move {
-            let mut patience = ALONE;
-            while tokio::time::timeout(patience, alone.ended()).await.is_err() {
-                patience = AGAIN;
-                match store.acquit(&[id]).await {
-                    Ok(acquitted) if acquitted.is_empty() => {}
-                    Ok(_) => {
-                        tracing::warn!(%id, "has run alone for {ALONE:?}; other jobs run beside it from now on");
-                        return None;
-                    }
-                    Err(error) => tracing::debug!(%error, %id, "could not be acquitted; it goes on alone"),
-                }
-            }
-            Some(alone)
+            let acquit = || {
+                let store = store.clone();
+                async move { store.acquit(&[id]).await }
+            };
+            let to_its_end = to_its_end(id, alone.ended(), acquit).await;
+            to_its_end.then_some(alone)
         });
         over.await.ok().flatten()
-    }
-
-    /// Returns those that could not be run alone for too long.
-    fn waited_too_long(&self, found: &[Suspect]) -> Vec<JobId> {
-        let over = |id: &JobId| self.in_vain.get(id).is_some_and(|since| since.elapsed() >= IN_VAIN);
-        found.iter().map(|suspect| suspect.id).filter(over).collect()
     }
 
     /// Makes suspects wait like any other job.
@@ -227,8 +224,8 @@ impl<S: Store> Suspects<S> {
                 ?ids,
                 "these jobs can't be run alone, though their process died while they ran; they run beside others now"
             );
-            let queues = self.node.store.acquit(ids).await?;
-            self.node.wakeup().notify(queues.into_iter().map(Hint::Rescan));
+            let acquitted = self.node.store.acquit(ids).await?;
+            self.node.wakeup().notify(acquitted.queues.into_iter().map(Hint::Rescan));
         }
         Ok(())
     }
@@ -242,5 +239,75 @@ impl<S: Store> Suspects<S> {
                 return;
             }
         }
+    }
+}
+
+/// Waits until nothing runs any more, or until other jobs may start beside a suspect that takes long. Returns whether it had the process for
+/// itself to its end.
+async fn to_its_end<F: Future<Output = Result<Acquitted>>>(
+    id: JobId,
+    ended: impl Future<Output = ()>,
+    acquit: impl Fn() -> F,
+) -> bool {
+    let mut ended = pin!(ended);
+    let mut patience = ALONE;
+    for _ in 0..TRIES {
+        if tokio::time::timeout(patience, ended.as_mut()).await.is_ok() {
+            return true;
+        }
+        patience = AGAIN;
+        match acquit().await {
+            Ok(acquitted) if acquitted.locked > 0 => tracing::debug!(%id, "its row is locked; it goes on alone"),
+            // It was acquitted now, or by a try whose answer got lost, or its row is gone: in no case is a death held against it.
+            Ok(_) => {
+                tracing::warn!(%id, "has run alone for {ALONE:?}; other jobs run beside it from now on");
+                return false;
+            }
+            Err(error) => tracing::debug!(%error, %id, "could not be acquitted; it goes on alone"),
+        }
+    }
+    tracing::warn!(
+        %id,
+        "has run alone for {ALONE:?} and could not be acquitted in {TRIES} tries; other jobs run beside it from now on, and if the process dies \
+         meanwhile, that is held against this job"
+    );
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::{pending, ready};
+
+    use super::*;
+    use crate::error::Error;
+
+    /// Runs for ever. Returns whether it was alone to its end, how often it was to be acquitted, and after how long other jobs may start.
+    async fn endless(answer: impl Fn() -> Result<Acquitted>) -> (bool, u32, Duration) {
+        let (asked, began) = (Cell::new(0), Instant::now());
+        let acquit = || {
+            asked.set(asked.get() + 1);
+            ready(answer())
+        };
+        let alone = to_its_end(JobId::new(), pending(), acquit).await;
+        (alone, asked.get(), began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_keeps_a_process_from_its_work_for_ever() {
+        let acquitted =
+            |queues: &[&str], locked| Acquitted { queues: queues.iter().map(|&q| q.into()).collect(), locked };
+        assert_eq!(endless(|| Ok(acquitted(&["default"], 0))).await, (false, 1, ALONE));
+        // It is gone, or no suspect any more.
+        assert_eq!(endless(|| Ok(acquitted(&[], 0))).await, (false, 1, ALONE));
+        let at_last = ALONE + AGAIN * (TRIES - 1);
+        assert_eq!(endless(|| Ok(acquitted(&[], 1))).await, (false, TRIES, at_last));
+        assert_eq!(endless(|| Err(Error::invalid("no"))).await, (false, TRIES, at_last));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_ends_in_time_was_alone() {
+        let acquit = || -> std::future::Ready<Result<Acquitted>> { panic!("it needs no acquittal") };
+        assert!(to_its_end(JobId::new(), tokio::time::sleep(ALONE / 2), acquit).await);
     }
 }

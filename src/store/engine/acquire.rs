@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
-use crate::store::{ClaimRequest, Claimed, Suspect};
+use crate::store::{Acquitted, ClaimRequest, Claimed, Suspect};
 
 /// Claims jobs for a node.
 #[async_trait]
@@ -26,16 +26,16 @@ pub trait Acquire: Send + Sync {
         kinds: Option<&[String]>,
     ) -> Result<Vec<Job>>;
 
-    /// Returns the best `limit` suspects that wait in these queues and are of these kinds.
+    /// Returns the best `limit` suspects that wait in these queues, are of these kinds (`None` = any), and may start as far as rules and time
+    /// allow it: those that are paused, hidden or expired are left out. Limits that claims count are not looked at.
     ///
     /// A suspect is a job whose process died while it ran, beside other jobs or nobody knows how ([`release_lost`](super::Recovery::release_lost)).
     /// It is blocked, and only [a claim of suspects](ClaimRequest::suspects) takes it. Given back, it is a suspect again. Any other end of its
     /// attempt clears it, because its process lives.
-    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>>;
+    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>>;
 
-    /// Makes ordinary jobs of suspects that wait or run. Returns the queues of those that were suspects; a row may be passed over that another
-    /// transaction has locked.
-    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>>;
+    /// Makes ordinary jobs of suspects that wait or run. Jobs that are no suspects, or are gone, are left alone.
+    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted>;
 
     /// Records which kinds a node claims no jobs of, although it has their handlers: an object of reasons as JSON, for people. `None` = it
     /// claims them all.

@@ -44,8 +44,8 @@ pub use self::schema::{Schema, check_schema};
 pub use super::admission::{AdmitRequest, Admitted};
 pub use super::broker::{Completed, Extension, ExternalDone, Received};
 pub use super::claiming::{
-    Allowed, ClaimRequest, Claimed, Counted, GroupClaim, GroupsClaimed, Removed, ScanCursor, ScanRange, SharedCursor,
-    Suspect,
+    Acquitted, Allowed, ClaimRequest, Claimed, Counted, GroupClaim, GroupsClaimed, Removed, ScanCursor, ScanRange,
+    SharedCursor, Suspect,
 };
 pub use super::clock::MAX_HIDDEN;
 pub use super::dead_letter_groups::normalise;

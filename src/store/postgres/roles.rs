@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
 use crate::store::reconcile::Reconciled;
 use crate::store::{
-    Acquire, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
+    Acquire, Acquitted, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
     ClaimRequest, Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone,
     FullQueue, GroupClaim, GroupsClaimed, HeldJob, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted,
     Inspect, Installation, JobDetail, JobFilter, JobResult, JobSummary, Leases, Maintenance, MaintenanceDue,
@@ -110,11 +110,11 @@ impl Acquire for Postgres {
         claim::claim(&self.0, request).await
     }
 
-    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>> {
+    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>> {
         suspects::suspects(&self.0, queues, kinds, limit).await
     }
 
-    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>> {
+    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
         suspects::acquit(&self.0, ids).await
     }
 

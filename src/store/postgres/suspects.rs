@@ -10,12 +10,12 @@ use super::rows;
 use super::shared::Shared;
 use crate::error::Result;
 use crate::job::JobId;
-use crate::store::Suspect;
+use crate::store::{Acquitted, Suspect};
 
 pub(super) async fn suspects(
     shared: &Arc<Shared>,
     queues: &[String],
-    kinds: &[String],
+    kinds: Option<&[String]>,
     limit: usize,
 ) -> Result<Vec<Suspect>> {
     let rows =
@@ -33,9 +33,19 @@ pub(super) async fn suspects(
         .collect()
 }
 
-pub(super) async fn acquit(shared: &Arc<Shared>, ids: &[JobId]) -> Result<Vec<String>> {
+pub(super) async fn acquit(shared: &Arc<Shared>, ids: &[JobId]) -> Result<Acquitted> {
     let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
     let rows = shared.engine("acquit suspects", &shared.sql.acquit, &[&ids]).await?;
-    let queues: BTreeSet<String> = rows.iter().map(|row| rows::get(row, 0)).collect::<Result<_>>()?;
-    Ok(queues.into_iter().collect())
+    let mut acquitted = Acquitted::default();
+    let mut queues = BTreeSet::new();
+    for row in &rows {
+        match rows::get::<Option<String>>(row, "queue")? {
+            Some(queue) => {
+                queues.insert(queue);
+            }
+            None => acquitted.locked += 1,
+        }
+    }
+    acquitted.queues = queues.into_iter().collect();
+    Ok(acquitted)
 }

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
 use crate::store::reconcile::Reconciled;
 use crate::store::{
-    Acquire, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
+    Acquire, Acquitted, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
     ClaimRequest, Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone,
     FullQueue, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, Installation, JobDetail,
     JobFilter, JobResult, JobState, JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat,
@@ -96,11 +96,11 @@ impl Acquire for Sqlite {
         Ok(Claimed { jobs, reserved_from: None, allowed: None })
     }
 
-    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>> {
+    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>> {
         self.0.suspects(queues, kinds, limit).await
     }
 
-    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>> {
+    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
         self.0.acquit(ids).await
     }
 

@@ -16,7 +16,7 @@ use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
 use crate::error::{Error, Result};
 use crate::job::{Job, JobId};
-use crate::store::{ClaimRequest, Suspect};
+use crate::store::{Acquitted, ClaimRequest, Suspect};
 
 static SUSPECTS: Statement = statement!("sql/suspects.sql");
 static BEST_SUSPECTS: Statement = statement!("sql/best_suspects.sql");
@@ -34,11 +34,16 @@ fn to_job(connection: &Connection, id: JobId) -> rusqlite::Result<Option<String>
 }
 
 impl Shared {
-    pub(super) async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>> {
-        let (queues, kinds) = (as_json(queues)?, as_json(kinds)?);
-        self.check("look for suspects", move |connection, _| {
+    pub(super) async fn suspects(
+        &self,
+        queues: &[String],
+        kinds: Option<&[String]>,
+        limit: usize,
+    ) -> Result<Vec<Suspect>> {
+        let (queues, kinds) = (as_json(queues)?, kinds.map(as_json).transpose()?);
+        self.check("look for suspects", move |connection, now| {
             let mut statement = connection.prepare_cached(&SUSPECTS)?;
-            let params = named_params! { ":queues": queues, ":kinds": kinds, ":limit": count(limit) };
+            let params = named_params! { ":queues": queues, ":kinds": kinds, ":now": now, ":limit": count(limit) };
             let found = statement.query_map(params, |row| {
                 Ok(Suspect {
                     id: job_id(row, "id")?,
@@ -52,9 +57,9 @@ impl Shared {
         .await
     }
 
-    pub(super) async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>> {
+    pub(super) async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
         if ids.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Acquitted::default());
         }
         let ids = ids.to_vec();
         self.write("acquit suspects", move |connection, _| {
@@ -66,7 +71,8 @@ impl Shared {
                 );
                 queues.extend(to_job(connection, id)?);
             }
-            Ok(queues.into_iter().collect())
+            // There is one writer: no row is locked by another.
+            Ok(Acquitted { queues: queues.into_iter().collect(), locked: 0 })
         })
         .await
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::engine::{
-    Acquire, ClaimRequest, Claimed, Enqueue, FullQueue, Hint, HintStream, Hints, Inserted, Leases, NodeHeartbeat,
-    NodeInfo, Outcomes, Preclaim, Received, Recovery, ScanRange, Schema, ServerIdentity, Settlement, StoreInfo,
-    Suspect,
+    Acquire, Acquitted, ClaimRequest, Claimed, Enqueue, FullQueue, Hint, HintStream, Hints, Inserted, Leases,
+    NodeHeartbeat, NodeInfo, Outcomes, Preclaim, Received, Recovery, ScanRange, Schema, ServerIdentity, Settlement,
+    StoreInfo, Suspect,
 };
 use jobwright::store::{MigrationStatus, Released};
 use jobwright::{
@@ -123,9 +123,11 @@ impl Acquire for Oracle {
         Ok(self.lock().claim_delivered(node, claim, deliveries, kinds))
     }
 
-    async fn suspects(&self, queues: &[String], kinds: &[String], limit: usize) -> Result<Vec<Suspect>> {
+    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>> {
         let state = self.lock();
-        let wanted = |row: &&Row| queues.contains(&row.message.queue) && kinds.contains(&row.message.kind);
+        let wanted = |row: &&Row| {
+            queues.contains(&row.message.queue) && kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
+        };
         let mut found: Vec<&Row> =
             state.jobs.values().filter(|row| matches!(row.location, JobTable::Suspect)).filter(wanted).collect();
         found.sort_unstable_by_key(|row| (row.rank(), row.seq));
@@ -138,7 +140,7 @@ impl Acquire for Oracle {
         Ok(found.collect())
     }
 
-    async fn acquit(&self, ids: &[JobId]) -> Result<Vec<String>> {
+    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
         let mut state = self.lock();
         let mut queues = BTreeSet::new();
         for row in state.jobs.values_mut().filter(|row| ids.contains(&row.message.id)) {
@@ -149,7 +151,7 @@ impl Acquire for Oracle {
                 queues.insert(row.message.queue.clone());
             }
         }
-        Ok(queues.into_iter().collect())
+        Ok(Acquitted { queues: queues.into_iter().collect(), locked: 0 })
     }
 
     async fn report_left_alone(&self, _: NodeId, _: Option<&str>) -> Result<()> {

@@ -289,6 +289,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(stores) & test(/^conformance::postgres::suspects::/)",
     ),
     of(
+        "messages-of-a-dead-relay-are-suspects",
+        "src/store/postgres/sql/release_lost.sql",
+        "and j.queue not in ('jobwright.event', 'jobwright.reply')\n",
+        "\n",
+        "binary(stores) & test(/^conformance::postgres::suspects::/)",
+    ),
+    of(
+        "paused-suspects-are-found",
+        "src/store/postgres/sql/suspects.sql",
+        "where (r.paused or not c.admitted and r.running = 0) and {covers:c}",
+        "where not c.admitted and r.running = 0 and {covers:c}",
+        "binary(stores) & test(/^conformance::postgres::suspects_under_rules::/)",
+    ),
+    of(
+        "a-new-limit-counts-no-suspects",
+        "src/store/postgres/sql/permit_running.sql",
+        "(c.blocked_on is null or c.blocked_on = 'alone')",
+        "c.blocked_on is null",
+        "binary(stores) & test(/^conformance::postgres::suspects_under_rules::/)",
+    ),
+    of(
         "passes-admit-suspects",
         "src/store/postgres/sql/admit_candidates.sql",
         "key <> 'alone' and (select",

@@ -1,10 +1,15 @@
 -- The best suspects that wait: jobs whose process died while they ran. They are blocked on the key 'alone', so that no ordinary claim reads
--- them, and the index on blocked jobs finds them in their order. A limit that was set since may need permits, which only
+-- them, and the index on blocked jobs finds them in their order. Those that no claim would take are left out, or nodes would empty themselves
+-- for them in vain: paused ones, those under a limit of nothing, and expired ones. A limit that was set since may need permits, which only
 -- an admission pass gives, and only to ordinary jobs.
 select id, queue, kind,
        not admitted and exists (select 1 from jobwright_rule r where (r.running is not null or r.rate is not null) and {covers}) as needs_permits
 from jobwright_blocked_job as job
 where blocked_on = 'alone' and share = ''
-  and queue in (select value from json_each(:queues)) and kind in (select value from json_each(:kinds))
+  and queue in (select value from json_each(:queues))
+  and (:kinds is null or kind in (select value from json_each(:kinds)))
+  and (options is null or options ->> 'expires' is null or options ->> 'expires' > :now)
+  and (not exists (select 1 from jobwright_rule r where r.paused or r.running = 0)
+       or not exists (select 1 from jobwright_rule r where (r.paused or not job.admitted and r.running = 0) and {covers}))
 order by rank, seq
 limit :limit
