@@ -50,6 +50,7 @@ mod report_tokens;
 pub(crate) mod site;
 mod soak;
 mod submit_rules;
+mod taken_over;
 mod unanswered;
 mod undecided;
 mod undelivered_jobs;

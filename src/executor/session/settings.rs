@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use crate::error::{Result, warn_of};
 use crate::executor::handler::external_queue::ExternalQueue;
 use crate::executor::handler::registry::Registry;
 use crate::executor::node::breaker::Breakers;
@@ -43,14 +43,17 @@ impl<S: Store> Settings<S> {
 
     pub(crate) async fn register(&self) -> Result<(NodeId, Instant)> {
         self.know_installation().await?;
+        self.enter().await
+    }
+
+    async fn enter(&self) -> Result<(NodeId, Instant)> {
         let since = Instant::now();
         let id = self.messages.shared.jobs.register_node(&self.node).await?;
         tracing::info!(node = %id, name = %self.node.name, lease = ?self.node.lease, "executor started");
         Ok((id, since))
     }
 
-    /// Makes sure that this is no copy of another installation's database, and that the broker's queues are not those of another one. It is asked
-    /// again with each registration: by then another server may answer.
+    /// Makes sure that this is no copy of another installation's database, and that the broker's queues are not those of another one.
     async fn know_installation(&self) -> Result<()> {
         let Some(installation) = self.messages.shared.jobs.installation().await? else { return Ok(()) };
         let id = installation.at_home()?;
@@ -58,6 +61,19 @@ impl<S: Store> Settings<S> {
             Some(broker) => broker.belong_to(id).await,
             None => Ok(()),
         }
+    }
+
+    /// Asks again before another registration: by then another server may answer. A database that is a copy is an error still. But an executor that
+    /// runs needs no broker, and a mark that was set there since must not stop its work.
+    async fn still_knows_installation(&self) -> Result<()> {
+        let Some(installation) = self.messages.shared.jobs.installation().await? else { return Ok(()) };
+        let id = installation.at_home()?;
+        if let Some(broker) = self.messages.broker()
+            && let Err(error) = broker.belong_to(id).await
+        {
+            warn_of!(error, "the executor goes on by the table, without the broker");
+        }
+        Ok(())
     }
 
     /// Ends the old node session and registers a new one. The process is alive and has stopped its work. So jobs that no other node took
@@ -69,6 +85,7 @@ impl<S: Store> Settings<S> {
         if released > 0 {
             tracing::info!(node = %old, released, "gave back the jobs of the lost lease");
         }
-        self.register().await
+        self.still_knows_installation().await?;
+        self.enter().await
     }
 }
