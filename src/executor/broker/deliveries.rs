@@ -201,7 +201,6 @@ impl<S: Store> Deliveries<S> {
         let Some(jobs) = claimed else { return false };
         add(&self.node.counters.claimed, jobs.len());
         add(&self.node.counters.delivered, jobs.len());
-        add(&self.node.counters.stale, fences.len() - jobs.len());
         if jobs.len() < fences.len() && self.node.limited.load(Ordering::Relaxed) {
             // Only the dispatcher's claims can start jobs under limits that claims count.
             self.queue.wake();
@@ -227,6 +226,7 @@ impl<S: Store> Deliveries<S> {
             Ok(jobs) => {
                 self.node.in_flight.add(jobs.iter());
                 drop(claim);
+                add(&self.node.counters.stale, fences.len() - jobs.len());
                 Some(jobs)
             }
             Err(error) => {
