@@ -82,7 +82,7 @@ pub(crate) fn refuse(others: &[OtherJob]) -> Result<()> {
     };
     let message = format!(
         "the id {id} is that of another job, which was sent before with {differs}{more}: nothing of the flush was written; `jobwright jobs show {id}` \
-         shows that job, and a new id sends this one"
+         shows that job; if that is the same work, it needs no second one, and otherwise a new id sends this one"
     );
     let ids = others.iter().map(|other| other.id).collect();
     Err(Error::new(ErrorKind::Conflict, message).with_source(OtherJobs(ids)).keeping_nothing())
@@ -108,14 +108,15 @@ pub(crate) fn refuse_twice(messages: &[JobMessage]) -> Result<()> {
     refuse(&others)
 }
 
-/// Takes the jobs of schedules apart from those whose id another job has, after an error of [`refuse`]. `None`: it is another error.
+/// Parts the jobs of schedules from those whose id another job has, after an error of [`refuse`]. Returns the jobs to send, and the ids of the
+/// others, which the schedule must not take for jobs of its own. `None`: it is another error.
 ///
 /// The id of an occurrence is computed from the schedule's name and its time. If another job has it, the occurrence was sent by a former version of the
 /// schedule, or somebody took the id. The schedule goes on nevertheless.
-pub(crate) fn without_others(error: &Error, jobs: &[JobMessage]) -> Option<Vec<JobMessage>> {
+pub(crate) fn without_others(error: &Error, jobs: &[JobMessage]) -> Option<(Vec<JobMessage>, HashSet<JobId>)> {
     let others: HashSet<JobId> = of_other_jobs(error)?.iter().copied().collect();
     tracing::warn!(%error, occurrences = others.len(), "jobs of a schedule are not sent: their ids are those of other jobs");
-    Some(jobs.iter().filter(|job| !others.contains(&job.id)).cloned().collect())
+    Some((jobs.iter().filter(|job| !others.contains(&job.id)).cloned().collect(), others))
 }
 
 #[cfg(test)]
@@ -157,8 +158,8 @@ mod tests {
         assert!(refuse_twice(&[message("a", "q", id), message("a", "q", id), message("b", "q", JobId::new())]).is_ok());
         let error = refuse_twice(&[message("a", "q", id), message("b", "q", id)]).unwrap_err();
         assert_eq!(of_other_jobs(&error), Some(&[id][..]));
-        let rest = without_others(&error, &[message("a", "q", id), message("b", "q", JobId::new())]).unwrap();
-        assert_eq!(rest.len(), 1);
+        let (rest, others) = without_others(&error, &[message("a", "q", id), message("b", "q", JobId::new())]).unwrap();
+        assert_eq!((rest.len(), others), (1, HashSet::from([id])));
         assert!(without_others(&Error::invalid("other"), &rest).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use jobwright::store::engine::{OperatorOptions, Received, UnitOfWork as _};
 use jobwright::store::{Action, Change, JobFilter, JobState, Store};
-use jobwright::{ErrorKind, JobId, Misfire, NewJob, Submission, Unique};
+use jobwright::{ErrorKind, JobId, Misfire, NewJob, Overlap, Submission, Unique};
 
 use crate::conformance::given_ids::is_refused_for_others;
 use crate::conformance::schedules::{daily, days_ago, fire, read};
@@ -81,6 +81,23 @@ pub(crate) async fn of_occurrences<T: TestDb>(db: &T) {
     let backfill = messages([ids[0], ids[1], ids[2]].map(|id| job().id(id)));
     assert_eq!(store.send_of_schedule(&backfill, None).await.unwrap(), 2);
     assert_eq!(store.send_of_schedule(&backfill[1..2], None).await.unwrap(), 0);
+}
+
+/// The job of another sender is not the schedule's last one. Otherwise a job that waits for years would stop a schedule that does not overlap.
+pub(crate) async fn of_occurrences_that_do_not_overlap<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    daily(&store, "s", |new| new.overlap(Overlap::Forbid)).await;
+    db.make_due("s", days_ago(0)).await;
+    assert_eq!(fire(&store).await.jobs, 1);
+    let id = read(&store, "s").await.last_job.unwrap();
+    store.delete(&JobFilter::ids([id]), false).await.unwrap();
+    assert_eq!(store.delete_schedules(&["s".to_owned()], None).await.unwrap(), 1);
+    store.send(NewJob::json("other", &1).id(id).delay(LATER)).await;
+    let put = daily(&store, "s", |new| new.overlap(Overlap::Forbid)).await;
+    db.make_due("s", days_ago(0)).await;
+    fire(&store).await;
+    let went_on = read(&store, "s").await;
+    assert_eq!((went_on.next_at, went_on.last_job, went_on.last_at, went_on.fired), (put.next_at, None, None, 0));
 }
 
 pub(crate) async fn of_a_unique_submission<T: TestDb>(db: &T) {

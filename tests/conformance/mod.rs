@@ -461,6 +461,7 @@ conformance! {
             of_unique_jobs
             in_a_flush_of_several_statements
             of_occurrences
+            of_occurrences_that_do_not_overlap
             of_a_unique_submission
         }
         bulk_operations {
@@ -736,6 +737,9 @@ conformance! {
             what_a_trigger_refuses_costs_itself
             what_the_application_refers_to_costs_itself
             many_that_are_refused_hide_none
+            each_row_is_judged_by_its_own_error
+            a_node_retires_without_what_is_refused
+            a_lost_claim_that_is_locked_is_not_forgotten
         }
         locked_by_others {
             outcomes_do_not_wait_for_them

@@ -24,16 +24,21 @@ const STATEMENTS: &[(&str, &str, &str, &str)] = &[
     ("prune_keys", "unique_key", "get_byte(key, 0) = 66", "true"),
     ("expire_jobs", "job", "kind = 'bad'", "true"),
     ("expire_jobs", "timer_job", "kind = 'bad'", "true"),
+    ("expire_jobs", "unique_key", "get_byte(key, 0) = 66", "true"),
     ("promote", "timer_job", "kind = 'bad'", "true"),
     ("age", "job", "kind = 'bad'", "rank = 0"),
     ("release_lost", "job", "kind = 'bad'", "lock_owner is not null"),
     ("release_claimed", "job", "kind = 'bad'", "lock_owner is not null"),
+    ("release_unknown", "job", "kind = 'bad'", "lock_owner is not null"),
     ("unhide", "job", "kind = 'bad'", "visible_at is not null"),
 ];
 
 /// How many rows there are of each, and which of them are refused: the first, one among the others, and the last.
 const ROWS: usize = 20;
 const BAD: [usize; 3] = [1, 10, 20];
+
+/// How many rows a run takes at most: some of those that are refused come after the ones that it would take.
+const WINDOW: usize = 7;
 
 fn is_bad(n: usize) -> bool {
     BAD.contains(&n)
@@ -92,6 +97,13 @@ async fn fill<const POOLED: bool>(db: &Pg<POOLED>, statement: &str, table: &str)
             ))
             .await;
         }
+        "expire_jobs" if table == "unique_key" => {
+            db.raw(&format!(
+                "insert into {{schema}}.unique_key (key, job_id, hold, expires_at)
+                 select set_byte(uuid_send(gen_random_uuid()), 0, {bad} 66 else 1 end), gen_random_uuid(), 'period', {old} from {each}"
+            ))
+            .await;
+        }
         "prune_keys" => {
             db.raw(&format!(
                 "insert into {{schema}}.unique_key (key, job_id, hold)
@@ -142,11 +154,13 @@ async fn run(store: &Jobs, statement: &str, ids: &[jobwright::JobId], claimed: &
         "prune_rate_log" => drop(store.prune_rates(100).await.unwrap()),
         "prune_audit" => drop(store.prune_audit(zero, 100).await.unwrap()),
         "prune_keys" => drop(store.prune_keys(100).await.unwrap()),
-        "expire_jobs" => drop(store.expire_jobs(100).await.unwrap()),
-        "promote" => drop(store.promote_due(100).await.unwrap()),
-        "age" => drop(store.age_jobs(100).await.unwrap()),
-        "release_lost" => drop(store.release_lost(100, None).await.unwrap()),
+        "expire_jobs" => drop(store.expire_jobs(WINDOW).await.unwrap()),
+        "promote" => drop(store.promote_due(WINDOW).await.unwrap()),
+        "age" => drop(store.age_jobs(WINDOW).await.unwrap()),
+        "release_lost" => drop(store.release_lost(WINDOW, None).await.unwrap()),
         "release_claimed" => drop(store.release_claimed(claimed.node, claimed.claim, ids).await.unwrap()),
+        // Its caller is told that rows are left.
+        "release_unknown" => drop(store.release_unknown(claimed.node, &[], None).await),
         "unhide" => drop(store.unhide(ids).await.unwrap()),
         other => panic!("no such statement: {other}"),
     }
@@ -166,6 +180,7 @@ async fn left<const POOLED: bool>(db: &Pg<POOLED>, table: &str, bad: &str, taken
 pub(crate) async fn what_a_trigger_refuses_costs_itself<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     for (statement, table, bad, taken) in STATEMENTS {
+        println!("{statement} of {table}");
         let ids = fill(db, statement, table).await;
         let node = store.node().await;
         let claimed = ClaimRequest::new(node, claim_number(), "default", 100);
@@ -203,10 +218,14 @@ pub(crate) async fn what_a_trigger_refuses_costs_itself<const POOLED: bool>(db: 
 pub(crate) async fn what_the_application_refers_to_costs_itself<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let claimed = ClaimRequest::new(store.node().await, claim_number(), "default", 100);
-    for (statement, table, key) in
-        [("prune_dead_letters", "dead_letter_job", "id"), ("prune_results", "result", "job_id")]
-    {
+    for (statement, table, key) in [
+        ("prune_dead_letters", "dead_letter_job", "id"),
+        ("prune_results", "result", "job_id"),
+        ("promote", "timer_job", "id"),
+        ("expire_jobs", "timer_job", "id"),
+    ] {
         for (action, lock) in [("restrict", ""), ("cascade", "select from {schema}.theirs for update")] {
+            println!("{statement} of {table}, on delete {action}");
             fill(db, statement, table).await;
             db.raw(&format!(
                 "create table {{schema}}.theirs (job uuid references {{schema}}.{table} ({key}) on delete {action});
@@ -253,4 +272,67 @@ pub(crate) async fn many_that_are_refused_hide_none<const POOLED: bool>(db: &Pg<
         left(db, "history", "kind = 'bad'", "true").await == (0, 300)
     })
     .await;
+}
+
+/// A timer whose values are at fault becomes a dead letter beside one that is refused, and a timer that only breaks a constraint of the
+/// application stays.
+pub(crate) async fn each_row_is_judged_by_its_own_error<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    fill(db, "promote", "timer_job").await;
+    db.raw(
+        "create table {schema}.theirs (x int not null);
+         create function {schema}.refuse_some() returns trigger language plpgsql as $$ begin
+             if old.payload = '1' then raise exception 'the application keeps this row'; end if;
+             if old.payload = '10' then insert into {schema}.theirs values (null); end if;
+             if old.payload = '20' then perform 1 / 0; end if;
+             return null;
+         end $$;
+         create trigger keeps after delete on {schema}.timer_job for each row execute function {schema}.refuse_some()",
+    )
+    .await;
+    eventually(PATIENCE, async || {
+        let _ = store.promote_due(WINDOW).await.unwrap();
+        left(db, "timer_job", "kind = 'bad'", "queue not like 'unreadable:%'").await == (0, 2)
+    })
+    .await;
+    // It can't even be made a dead letter, because the trigger refuses that too.
+    assert_eq!(left(db, "timer_job", "kind = 'bad'", "queue like 'unreadable:%'").await, (0, 1));
+    db.raw("drop trigger keeps on {schema}.timer_job; drop function {schema}.refuse_some()").await;
+    store.promote_due(WINDOW).await.unwrap();
+    assert_eq!(left(db, "timer_job", "kind = 'bad'", "queue not like 'unreadable:%'").await, (0, 0));
+}
+
+/// An executor whose lease is lost registers again, though the application refuses to let one of its rows go.
+pub(crate) async fn a_node_retires_without_what_is_refused<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    fill(db, "release_lost", "job").await;
+    let node = store.node().await;
+    let claimed = ClaimRequest::new(node, claim_number(), "default", 100);
+    assert_eq!(store.claim(&claimed).await.unwrap().jobs.len(), ROWS);
+    db.raw(
+        "create function {schema}.refuse_some() returns trigger language plpgsql as $$ begin
+             if old.kind = 'bad' then raise exception 'the application keeps this row'; end if;
+             return null;
+         end $$;
+         create trigger keeps after update on {schema}.job for each row execute function {schema}.refuse_some()",
+    )
+    .await;
+    assert_eq!(store.retire_node(node).await.unwrap(), (ROWS - BAD.len()) as u64);
+    assert_eq!(left(db, "job", "kind = 'bad'", "lock_owner is not null").await, (0, 3));
+    db.raw("drop trigger keeps on {schema}.job").await;
+    assert_eq!(store.release_lost(100, None).await.unwrap().total(), 3, "a monitor finds the others");
+}
+
+/// A claim whose answer got lost, of a row that another transaction has locked, is told to the caller, who asks again.
+pub(crate) async fn a_lost_claim_that_is_locked_is_not_forgotten<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let ids = fill(db, "release_claimed", "job").await;
+    let claimed = ClaimRequest::new(store.node().await, claim_number(), "default", 100);
+    assert_eq!(store.claim(&claimed).await.unwrap().jobs.len(), ROWS);
+    let held = db.hold("select from {schema}.job where kind = 'bad' for update").await;
+    let error = store.release_claimed(claimed.node, claimed.claim, &ids).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert_eq!(left(db, "job", "kind = 'bad'", "lock_owner is not null").await, (0, 3));
+    held.release().await;
+    assert_eq!(store.release_claimed(claimed.node, claimed.claim, &ids).await.unwrap(), 3);
 }

@@ -43,15 +43,12 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
         }
         ran += 1;
         if !runner.attempt(job, began).await {
-            return group_run.keep();
+            return runner.leave(group_run).await;
         }
     }
     // The thread of an abandoned handler may still run.
     if !runner.slots.attempt_ended(&node.cancel).await {
-        for fence in runner.ended {
-            node.completions.send(Completion::Done(fence)).await;
-        }
-        return group_run.keep();
+        return runner.leave(group_run).await;
     }
     if may_go_on(&node, &runner.slots) {
         group_run.pace(taken, ran, began.elapsed(), largest);
@@ -128,6 +125,14 @@ impl<S: Store> GroupRunner<'_, S> {
             None => {}
         }
         true
+    }
+
+    /// Ends a run whose group stays with this node for now. The jobs that are done are done nevertheless.
+    async fn leave(self, group_run: GroupRun) {
+        for fence in self.ended {
+            self.node.completions.send(Completion::Done(fence)).await;
+        }
+        group_run.keep();
     }
 
     /// Makes the jobs that have not begun wait again, without costing an attempt.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::around::may_be_of_rows;
-use super::aside::in_parts;
 use super::client::Params;
+use super::parts::in_parts_of;
 use super::rows;
 use super::shared::Shared;
 use super::unreadable::{Found, clear_away_idle};
@@ -20,8 +20,10 @@ pub(super) async fn age_jobs(shared: &Arc<Shared>, limit: usize) -> Result<u64> 
         let (queue, aging): (String, i64) = (rows::get(row, "queue")?, rows::get(row, "aging")?);
         let blocked_on = format!("{}{queue}", Scope::Queue.prefix());
         let limit = rows::count(limit);
+        let of_all: Option<Vec<Uuid>> = None;
         let params: Params<'_> = &[&queue, &aging, &limit, &blocked_on];
-        let raise = || shared.engine(what, &shared.sql.age, params);
+        let all: Params<'_> = &[&queue, &aging, &limit, &blocked_on, &of_all];
+        let raise = || shared.engine(what, &shared.sql.age, all);
         let aged = async || {
             let rows = shared.engine(what, &shared.sql.aging_jobs, &[&queue, &blocked_on, &limit]).await?;
             rows.iter().map(Found::read).collect()
@@ -29,12 +31,10 @@ pub(super) async fn age_jobs(shared: &Arc<Shared>, limit: usize) -> Result<u64> 
         raised += match raise().await {
             Err(error) if clear_away_idle(shared, &error, aged()).await => rows::single_count(&raise().await?)?,
             Err(error) if may_be_of_rows(&error) => {
-                let found: Vec<Uuid> = aged().await?.iter().map(|found| found.id().into()).collect();
-                let mut some = 0;
-                for answer in in_parts(shared, what, (&shared.sql.age, params), &found).await? {
-                    some += rows::single_count(&answer)?;
-                }
-                some
+                let old = shared.engine(what, &shared.sql.old_jobs, params).await?;
+                let old = old.iter().map(|row| rows::get(row, "id")).collect::<Result<Vec<Uuid>>>()?;
+                let (answers, _) = in_parts_of(shared, what, (&shared.sql.age, params), &old).await?;
+                answers.iter().map(|answer| rows::single_count(answer)).sum::<Result<u64>>()?
             }
             answer => rows::single_count(&answer?)?,
         };

@@ -14,7 +14,7 @@ use tokio_postgres::types::ToSql;
 use super::rows;
 use super::shared::Shared;
 use super::statements::Statement;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long one run goes on, once a row made its statement fail.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,6 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn may_be_of_rows(error: &Error) -> bool {
     let answered = error.source().is_some_and(|source| source.downcast_ref::<PgError>().is_some_and(is_answer));
     answered && !error.refuses_all() && (error.is_undecided() || !error.is_retryable())
+}
+
+/// Returns whether the server gave up a statement that took too long.
+fn is_slow(error: &Error) -> bool {
+    let answered = error.source().and_then(|source| source.downcast_ref::<PgError>()).is_some_and(is_answer);
+    answered && error.kind() == ErrorKind::Timeout && !error.is_undecided()
 }
 
 fn is_answer(error: &PgError) -> bool {
@@ -47,7 +53,7 @@ pub(super) async fn forget(
     let known = shared.passed_over.of(name);
     let most = rows::count(limit);
     let (mut part, mut over, mut forgotten) = (most, known.unwrap_or(0), 0);
-    let mut refused = None;
+    let (mut refused, mut slow) = (None, false);
     loop {
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().copied().chain([&part as _, &over as _]).collect();
         match shared.engine(tried, statement, &params).await {
@@ -65,8 +71,9 @@ pub(super) async fn forget(
                 }
                 part = (2 * part).min(left);
             }
-            Err(error) if !may_be_of_rows(&error) => return Err(error),
+            Err(error) if !may_be_of_rows(&error) && !is_slow(&error) => return Err(error),
             Err(error) => {
+                slow |= is_slow(&error);
                 if part == 1 {
                     over += 1;
                 } else {
@@ -75,7 +82,8 @@ pub(super) async fn forget(
                 refused.get_or_insert(error);
             }
         }
-        if refused.is_some() && began.elapsed() > PATIENCE {
+        // What a trigger makes slow is tried until something is forgotten, or the next run would begin with as many rows.
+        if refused.is_some() && began.elapsed() > PATIENCE && (forgotten > 0 || !slow) {
             break;
         }
     }

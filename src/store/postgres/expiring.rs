@@ -4,13 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Row;
-use uuid::Uuid;
 
-use super::around::may_be_of_rows;
-use super::aside::in_parts;
-use super::client::Params;
-use super::halves::Halves;
+use super::around::{forget, may_be_of_rows};
 use super::idle_timers::{self, IdleTimer};
+use super::parts::{Parts, turned};
 use super::rows;
 use super::shared::Shared;
 use super::unreadable::{Found, NO_NODE, bury, dead_letter_idle, refusal};
@@ -18,14 +15,19 @@ use crate::error::{Error, Result};
 use crate::store::Expired;
 use crate::store::expiring::EXPIRED;
 
+const REMOVE: &str = "remove expired jobs";
+
 pub(super) async fn expire_jobs(shared: &Arc<Shared>, limit: usize) -> Result<Expired> {
-    let limit = rows::count(limit.max(1));
-    let rows = match shared.engine_once("remove expired jobs", &shared.sql.expire_jobs, &[&limit, &EXPIRED]).await {
-        Err(error) if refusal(&error).is_some() => return expire_in_halves(shared, limit, error).await,
-        Err(error) if may_be_of_rows(&error) => return expire_around(shared, limit).await,
-        rows => rows?,
-    };
-    expired(&rows)
+    let limit = limit.max(1);
+    forget(shared, "forget unique keys whose period is over", &shared.sql.expire_keys, &[], limit).await?;
+    let limit = rows::count(limit);
+    match shared.engine_once(REMOVE, &shared.sql.expire_jobs, &[&limit, &EXPIRED]).await {
+        Ok(rows) => expired(&rows),
+        Err(error) if refusal(shared, &error).is_some() || may_be_of_rows(&error) => {
+            expire_in_parts(shared, limit, error).await
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn expired(rows: &[Row]) -> Result<Expired> {
@@ -37,51 +39,44 @@ fn expired(rows: &[Row]) -> Result<Expired> {
     })
 }
 
-/// Makes dead letters of expired jobs, but for those that can't be moved for now.
-async fn expire_around(shared: &Arc<Shared>, limit: i64) -> Result<Expired> {
-    let found = shared.engine("look for expired jobs", &shared.sql.expired, &[&limit]).await?;
-    let ids = found.iter().map(|row| rows::get(row, "id")).collect::<Result<Vec<Uuid>>>()?;
-    let statement: (_, Params<'_>) = (&shared.sql.expire_jobs, &[&limit, &EXPIRED]);
-    let mut jobs = 0;
-    for answer in in_parts(shared, "remove expired jobs", statement, &ids).await? {
-        jobs += expired(&answer)?.jobs;
-    }
-    // The rest is tried again at the next poll.
-    Ok(Expired { jobs, next: None })
-}
-
-/// Makes dead letters of expired jobs of which some made the whole statement fail: those are cut to what fits.
-async fn expire_in_halves(shared: &Arc<Shared>, limit: i64, error: Error) -> Result<Expired> {
+/// Makes dead letters of expired jobs of which some made the whole statement fail. Those whose values are at fault are cut to what fits.
+async fn expire_in_parts(shared: &Arc<Shared>, limit: i64, error: Error) -> Result<Expired> {
     let rows = shared.engine("look for expired jobs", &shared.sql.expired, &[&limit]).await?;
     let is_timer = |row: &&Row| matches!(rows::get::<bool>(row, "is_timer"), Ok(true));
     let (timers, waiting): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(is_timer);
-    let waiting = waiting.into_iter().map(Found::read).collect::<Result<Vec<_>>>()?;
-    let timers = timers.into_iter().map(IdleTimer::read).collect::<Result<Vec<_>>>()?;
+    let waiting = turned(&waiting.into_iter().map(Found::read).collect::<Result<Vec<_>>>()?);
+    let timers = turned(&timers.into_iter().map(IdleTimer::read).collect::<Result<Vec<_>>>()?);
     let mut jobs = 0;
-    let mut halves = Halves::of(&waiting, shared.call_timeout);
-    while let Some(part) = halves.next() {
+    let mut of_waiting = Parts::of(shared, REMOVE, &waiting);
+    while let Some(part) = of_waiting.next() {
         match bury(shared, NO_NODE, 0, part, EXPIRED).await {
             Ok(gone) => jobs += gone,
             Err(error) => {
-                let why = refusal(&error).ok_or(error)?;
-                if let Some(one) = halves.failed(part) {
-                    jobs += usize::from(dead_letter_idle(shared, *one, &why).await?);
+                if let Some((one, why)) = of_waiting.failed(part, error)? {
+                    jobs += usize::from(of_waiting.buried(one, dead_letter_idle(shared, one, &why).await)?);
                 }
             }
         }
     }
-    let mut halves = Halves::of(&timers, shared.call_timeout);
-    while let Some(part) = halves.next() {
+    let mut of_timers = Parts::of(shared, REMOVE, &timers);
+    while let Some(part) = of_timers.next() {
         match idle_timers::bury(shared, part, EXPIRED).await {
             Ok(gone) => jobs += gone,
             Err(error) => {
-                let why = refusal(&error).ok_or(error)?;
-                if let Some(one) = halves.failed(part) {
-                    jobs += usize::from(one.dead_letter(shared, &why).await?);
+                if let Some((one, why)) = of_timers.failed(part, error)? {
+                    jobs += usize::from(of_timers.buried(one, one.dead_letter(shared, &why).await)?);
                 }
             }
         }
     }
-    // There may be more, and nothing is known of the others.
-    if jobs > 0 { Ok(Expired { jobs: jobs as u64, next: Some(Duration::ZERO) }) } else { Err(error) }
+    let jobs = jobs as u64;
+    if jobs > 0 {
+        // There may be more, and nothing is known of the others.
+        return Ok(Expired { jobs, next: Some(Duration::ZERO) });
+    }
+    match of_waiting.left.or(of_timers.left) {
+        // They are tried again at the next poll.
+        Some(_) => Ok(Expired { jobs, next: None }),
+        None => Err(error),
+    }
 }

@@ -7,9 +7,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::around::may_be_of_rows;
 use super::claim::waiting_in;
-use super::halves::Halves;
+use super::halves::Named;
 use super::nodes::handlers_ended;
+use super::parts::{Parts, turned};
 use super::range::Ranges;
 use super::rows;
 use super::settle::{SettlementColumns, first_of_each, take_chunk, verdict};
@@ -161,24 +163,29 @@ pub(super) async fn extend(shared: &Arc<Shared>, extensions: &[Extension]) -> Re
     Ok(accepted)
 }
 
+const RELEASE_LATE: &str = "release what external workers did not answer for";
+
 pub(super) async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<Released> {
     let late = shared.engine("look for leases of external workers", &shared.sql.external_late, &[]).await?;
     if !rows::get::<bool>(rows::single(&late)?, 0)? {
         return Ok(Released::default());
     }
     match release_late(shared, limit, None).await {
-        Err(error) if refusal(&error).is_some() => release_late_in_halves(shared, limit, error).await,
+        Err(error) if refusal(shared, &error).is_some() || may_be_of_rows(&error) => {
+            release_late_in_parts(shared, limit, error).await
+        }
         released => released,
     }
 }
 
-/// Releases late hand-outs of which some made the whole statement fail: these become dead letters.
-async fn release_late_in_halves(shared: &Arc<Shared>, limit: usize, error: Error) -> Result<Released> {
+/// Releases late hand-outs of which some made the whole statement fail. Those whose values are at fault become dead letters.
+async fn release_late_in_parts(shared: &Arc<Shared>, limit: usize, error: Error) -> Result<Released> {
     let late = shared.engine("look for late external workers", &shared.sql.late, &[&rows::count(limit)]).await?;
-    let late = late.iter().map(Found::read).collect::<Result<Vec<_>>>()?;
-    let (mut all, mut halves) = (Released::default(), Halves::of(&late, shared.call_timeout));
-    while let Some(part) = halves.next() {
-        let ids: Vec<Uuid> = part.iter().map(|found| found.id().into()).collect();
+    let late = turned(&late.iter().map(Found::read).collect::<Result<Vec<_>>>()?);
+    let mut all = Released::default();
+    let mut parts = Parts::of(shared, RELEASE_LATE, &late);
+    while let Some(part) = parts.next() {
+        let ids: Vec<Uuid> = part.iter().map(Named::id).collect();
         match release_late(shared, limit, Some(&ids)).await {
             Ok(some) => {
                 all.waiting += some.waiting;
@@ -186,32 +193,30 @@ async fn release_late_in_halves(shared: &Arc<Shared>, limit: usize, error: Error
                 all.ended += some.ended;
             }
             Err(error) => {
-                let why = refusal(&error).ok_or(error)?;
-                if let Some(one) = halves.failed(part) {
-                    all.dead += bury_handed_out(shared, *one, &why).await?;
+                if let Some((one, why)) = parts.failed(part, error)? {
+                    all.dead += u64::from(parts.buried(one, bury_handed_out(shared, one, &why).await)?);
                 }
             }
         }
     }
-    if all == Released::default() { Err(error) } else { Ok(all) }
+    if all == Released::default() && parts.left.is_none() { Err(error) } else { Ok(all) }
 }
 
-async fn bury_handed_out(shared: &Arc<Shared>, found: Found, why: &str) -> Result<u64> {
+async fn bury_handed_out(shared: &Arc<Shared>, found: Found, why: &str) -> Result<bool> {
     let (ids, versions, seqs) = found.columns();
     let reasons = [why];
     let params: [&(dyn ToSql + Sync); 5] = [&ids, &versions, &seqs, &reasons.as_slice(), &EXTERNAL_NODE.0];
     let tried = "dead-letter a job that can't be taken back";
-    let gone = shared.engine(tried, &shared.sql.dead_letter_external, &params).await?.len() as u64;
-    if gone > 0 {
+    let gone = !shared.engine(tried, &shared.sql.dead_letter_external, &params).await?.is_empty();
+    if gone {
         tracing::error!(id = %found.id(), "{why}; the job became a dead letter");
     }
     Ok(gone)
 }
 
 async fn release_late(shared: &Arc<Shared>, limit: usize, ids: Option<&[Uuid]>) -> Result<Released> {
-    let tried = "release what external workers did not answer for";
     let params: [&(dyn ToSql + Sync); 4] = [&rows::count(limit), &NO_ANSWER, &LEASE_EXPIRED, &ids];
-    let rows = shared.engine_once(tried, &shared.sql.expire_external, &params).await?;
+    let rows = shared.engine_once(RELEASE_LATE, &shared.sql.expire_external, &params).await?;
     let row = rows::single(&rows)?;
     let number = |column| rows::get::<i64>(row, column).map(i64::unsigned_abs);
     Ok(Released { waiting: number("waiting")?, dead: number("dead")?, ended: number("ended")? })

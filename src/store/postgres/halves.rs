@@ -2,6 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use uuid::Uuid;
+
+/// A job, as such a statement finds it.
+pub(super) trait Named: Copy {
+    fn id(&self) -> Uuid;
+}
+
+impl Named for Uuid {
+    fn id(&self) -> Uuid {
+        *self
+    }
+}
+
 /// The parts that are still to be tried, the first rows on top.
 #[derive(Debug)]
 pub(super) struct Halves<'a, R> {

@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::client::Params;
+use super::halves::Named;
 use super::rows;
 use super::shared::Shared;
 use super::unreadable::NO_NODE;
@@ -19,6 +20,12 @@ pub(super) struct IdleTimer {
     id: JobId,
     /// Unique to the row. A job that is sent again may have the same id.
     seq: i64,
+}
+
+impl Named for IdleTimer {
+    fn id(&self) -> Uuid {
+        self.id.into()
+    }
 }
 
 impl IdleTimer {

@@ -9,8 +9,9 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::around::may_be_of_rows;
-use super::aside::{in_parts, in_parts_of};
 use super::client::Params;
+use super::halves::Named;
+use super::parts::in_parts_of;
 use super::rows;
 use super::shared::Shared;
 use super::unreadable::{Found, clear_away_idle};
@@ -65,7 +66,7 @@ pub(super) async fn retire(shared: &Arc<Shared>, node: NodeId) -> Result<u64> {
         }
         // It stays on the list of dead nodes, and monitors release the jobs that are free later.
         (Ok(()), Some(error)) => {
-            tracing::warn!(%node, %error, "jobs of this node are locked by another transaction; monitors release them when it has ended");
+            tracing::warn!(%node, %error, "jobs of this node are locked by another transaction, or the application refuses to let them go; monitors release them when that has ended");
         }
         (Err(error), _) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => tracing::warn!(
             %node,
@@ -95,6 +96,9 @@ async fn claims_ended(shared: &Arc<Shared>, node: NodeId) -> Result<()> {
     }
 }
 
+/// What a release of jobs of dead nodes is called in messages.
+const RELEASE_LOST: &str = "release what dead nodes own";
+
 pub(super) async fn release_lost(
     shared: &Arc<Shared>,
     limit: usize,
@@ -106,14 +110,16 @@ pub(super) async fn release_lost(
     let mut all = Released::default();
     for range in ranges(shared).await? {
         let left = limit - usize::try_from(all.total()).unwrap_or(usize::MAX).min(limit);
-        let params: [&(dyn ToSql + Sync); 4] = [&rows::count(left), &deaths, &range.from(), &range.to()];
-        let release = || shared.engine_once("release what dead nodes own", &shared.sql.release_lost, &params);
+        let (left_over, from, to) = (rows::count(left), range.from(), range.to());
+        let params: [&(dyn ToSql + Sync); 4] = [&left_over, &deaths, &from, &to];
+        let whole: [&(dyn ToSql + Sync); 5] = [&left_over, &deaths, &from, &to, &None::<Vec<Uuid>>];
+        let release = || shared.engine_once(RELEASE_LOST, &shared.sql.release_lost, &whole);
         let answers = match release().await {
             Err(error) if clear_away_idle(shared, &error, lost(shared, left, &range)).await => vec![release().await?],
             Err(error) if may_be_of_rows(&error) => {
                 let found = lost(shared, left, &range).await?;
-                let found: Vec<Uuid> = found.iter().map(|found| found.id().into()).collect();
-                in_parts(shared, "release what dead nodes own", (&shared.sql.release_lost, &params), &found).await?
+                let found: Vec<Uuid> = found.iter().map(Named::id).collect();
+                in_parts_of(shared, RELEASE_LOST, (&shared.sql.release_lost, &params), &found).await?.0
             }
             answer => vec![answer?],
         };
@@ -171,13 +177,13 @@ pub(super) async fn release_unknown(
         (released, None) => Ok(released),
         // The others are released by now.
         (released, Some(error)) => {
-            tracing::debug!(released, "released what got lost on the way, but for rows that are locked");
+            tracing::debug!(released, "released what got lost on the way, but for rows that are locked or refused");
             Err(error)
         }
     }
 }
 
-/// Does the same, and returns an error if rows were left because other transactions have locked them.
+/// Does the same, and returns an error if rows were left because other transactions have locked them, or because the application refuses it.
 async fn release_free(
     shared: &Arc<Shared>,
     node: NodeId,
@@ -189,15 +195,25 @@ async fn release_free(
     let before = before.map(ClaimNumber::as_int4);
     let (mut released, mut held) = (0, None);
     for range in ranges(shared).await? {
-        let params: [&(dyn ToSql + Sync); 6] = [&node.0, &known, &versions, &before, &range.from(), &range.to()];
-        let answer = match shared.engine(TRIED, &shared.sql.release_unknown, &params).await {
+        let (from, to) = (range.from(), range.to());
+        let params: [&(dyn ToSql + Sync); 6] = [&node.0, &known, &versions, &before, &from, &to];
+        let whole: [&(dyn ToSql + Sync); 7] = [&node.0, &known, &versions, &before, &from, &to, &None::<Vec<Uuid>>];
+        let answers = match shared.engine(TRIED, &shared.sql.release_unknown, &whole).await {
             Err(error) if error.is_undecided() => {
                 held = Some(error);
-                shared.engine(TRIED, &shared.sql.release_unknown_free, &params).await?
+                vec![shared.engine(TRIED, &shared.sql.release_unknown_free, &params).await?]
             }
-            answer => answer?,
+            Err(error) if may_be_of_rows(&error) => {
+                let unknown = shared.engine(TRIED, &shared.sql.unknown, &params).await?;
+                let unknown = unknown.iter().map(|row| rows::get(row, "id")).collect::<Result<Vec<Uuid>>>()?;
+                let (answers, left) =
+                    in_parts_of(shared, TRIED, (&shared.sql.release_unknown, &params), &unknown).await?;
+                held = left.or(held);
+                answers
+            }
+            answer => vec![answer?],
         };
-        released += answer.len() as u64;
+        released += answers.iter().map(|answer| answer.len() as u64).sum::<u64>();
     }
     // Runs after the walk, which waited for the cancellations of the rows it met.
     let params: [&(dyn ToSql + Sync); 4] = [&node.0, &known, &versions, &before];
@@ -214,11 +230,15 @@ pub(super) async fn release_claimed(
     let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
     let tried = "release what got lost on the way";
     let statement: (_, Params<'_>) = (&shared.sql.release_claimed, &[&node.0, &claim.as_int4()]);
-    let answers = in_parts_of(shared, tried, statement, &ids).await?;
+    let (answers, left) = in_parts_of(shared, tried, statement, &ids).await?;
     let released = answers.iter().map(|rows| rows.len() as u64).sum();
     let params: [&(dyn ToSql + Sync); 3] = [&node.0, &claim.as_int4(), &ids];
     shared.engine("free what unknown handlers held", &shared.sql.claimed_terminating, &params).await?;
-    Ok(released)
+    match left {
+        // The transaction that holds them ends some time. What the application refuses is looked for again with all that may have got lost.
+        Some(error) if error.is_undecided() => Err(error),
+        _ => Ok(released),
+    }
 }
 
 /// Releases what handlers held whose jobs were cancelled. `node` is `None` for external workers.

@@ -1,6 +1,6 @@
 //! Repeating jobs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, Payload, Schedule, ScheduleSpec};
 use crate::store::given_ids::without_others;
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
-use crate::store::{AuditNote, Inserted, Schedules, UnitOfWork, UnreadableRow};
+use crate::store::{AuditNote, Schedules, UnitOfWork, UnreadableRow};
 
 #[async_trait]
 impl Schedules for Postgres {
@@ -118,15 +118,15 @@ impl Schedules for Postgres {
         let Some(note) = note else {
             return match super::insert::insert(&self.0, jobs, None).await {
                 Err(error) => match without_others(&error, jobs) {
-                    Some(rest) => Ok(super::insert::insert(&self.0, &rest, None).await?.rows),
+                    Some((rest, _)) => Ok(super::insert::insert(&self.0, &rest, None).await?.rows),
                     None => Err(error),
                 },
                 inserted => Ok(inserted?.rows),
             };
         };
         let mut transaction = PgTransaction::begin_engine(&self.0).await?;
-        let inserted = insert(&mut transaction, jobs).await?;
-        let sent = note.sent + inserted.rows;
+        let (rows, _) = insert(&mut transaction, jobs).await?;
+        let sent = note.sent + rows;
         let (sql, counts) = (&self.0.sql, AuditNote { sent, ..note.clone() }.counts().to_string());
         let what = note.what.to_string();
         let entry = match note.entry {
@@ -136,14 +136,14 @@ impl Schedules for Postgres {
             }
             None => {
                 let params: Params<'_> = &[&note.by, &note.action, &JsonParam(&what), &JsonParam(&counts)];
-                let rows = transaction.run("write the audit", &sql.audit_write, params).await?;
-                rows::get(rows::single(&rows)?, 0)?
+                let written = transaction.run("write the audit", &sql.audit_write, params).await?;
+                rows::get(rows::single(&written)?, 0)?
             }
         };
         transaction.commit().await?;
         // The entry exists only after the commit.
         (note.entry, note.sent) = (Some(entry), sent);
-        Ok(inserted.rows)
+        Ok(rows)
     }
 
     async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
@@ -231,16 +231,13 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
             Some(false) => FireOutcome::Sent,
         })
         .collect();
+    let sent = |outcome: &FireOutcome| *outcome == FireOutcome::Sent;
+    let fired = firings.iter().zip(&outcomes).filter(|(_, outcome)| sent(outcome));
+    let messages: Vec<JobMessage> = fired.flat_map(|(firing, _)| firing.jobs.iter().cloned()).collect();
+    let others = if messages.is_empty() { HashSet::new() } else { insert(transaction, &messages).await?.1 };
     let mut moved = Moved::default();
-    let mut messages: Vec<JobMessage> = Vec::new();
     for (firing, outcome) in firings.iter().zip(&outcomes).filter(|(_, outcome)| **outcome != FireOutcome::Lost) {
-        moved.push(firing, *outcome == FireOutcome::Sent);
-        if *outcome == FireOutcome::Sent {
-            messages.extend(firing.jobs.iter().cloned());
-        }
-    }
-    if !messages.is_empty() {
-        insert(transaction, &messages).await?;
+        moved.push(firing, sent(outcome), &others);
     }
     let Moved { names, seen, nexts, lasts, jobs, sent } = &moved;
     let rows = transaction
@@ -261,15 +258,15 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
     Ok(outcomes)
 }
 
-/// Inserts the jobs of schedules, without those whose id another job has. A refusal of such ids leaves the transaction as it was.
-async fn insert(transaction: &mut PgTransaction, jobs: &[JobMessage]) -> Result<Inserted> {
-    match transaction.insert(jobs, None).await {
-        Err(error) => match without_others(&error, jobs) {
-            Some(rest) => transaction.insert(&rest, None).await,
-            None => Err(error),
-        },
-        inserted => inserted,
-    }
+/// Inserts the jobs of schedules, without those whose id another job has. Returns how many rows were written, and those ids. A refusal of
+/// such ids leaves the transaction as it was.
+async fn insert(transaction: &mut PgTransaction, jobs: &[JobMessage]) -> Result<(u64, HashSet<JobId>)> {
+    let error = match transaction.insert(jobs, None).await {
+        Ok(inserted) => return Ok((inserted.rows, HashSet::new())),
+        Err(error) => error,
+    };
+    let Some((rest, others)) = without_others(&error, jobs) else { return Err(error) };
+    Ok((transaction.insert(&rest, None).await?.rows, others))
 }
 
 /// The state of schedules after a firing, as one array per column.
@@ -284,13 +281,15 @@ struct Moved<'a> {
 }
 
 impl<'a> Moved<'a> {
-    fn push(&mut self, firing: &'a Firing, sent: bool) {
+    /// Jobs in `others` were not sent.
+    fn push(&mut self, firing: &'a Firing, sent: bool, others: &HashSet<JobId>) {
+        let jobs = || firing.jobs.iter().filter(|job| sent && !others.contains(&job.id));
         self.names.push(&firing.name);
         self.seen.push(firing.seen);
         self.nexts.push(if sent { firing.next_at } else { firing.next_if_left_out });
-        self.lasts.push(firing.last_at.filter(|_| sent));
-        self.jobs.push(firing.jobs.last().filter(|_| sent).map(|job| job.id.into()));
-        self.sent.push(if sent { rows::count(firing.jobs.len()) } else { 0 });
+        self.lasts.push(firing.last_at.filter(|_| jobs().next().is_some()));
+        self.jobs.push(jobs().next_back().map(|job| job.id.into()));
+        self.sent.push(rows::count(jobs().count()));
     }
 }
 

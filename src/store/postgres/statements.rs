@@ -26,6 +26,7 @@ const COVERS: &str = include_str!("sql/fragment/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
 const RENEWED: &str = include_str!("sql/fragment/renewed.sql");
 const STATE: &str = include_str!("sql/fragment/state.sql");
+const OLD: &str = include_str!("sql/fragment/old.sql");
 const ORPHANED: &str = include_str!("sql/fragment/orphaned.sql");
 const TTL: &str = include_str!("sql/fragment/ttl.sql");
 const BURIED: &str = include_str!("sql/fragment/buried.sql");
@@ -70,8 +71,8 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
     let parts = [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(fragment);
     let [may_start, uncovered, counted, uncounted_usage, renewed, state, covers, queue_open] = parts;
-    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY, TAKEN_BACK].map(fragment);
-    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned, briefly, taken_back] = parts;
+    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY, TAKEN_BACK, OLD].map(fragment);
+    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned, briefly, taken_back, old] = parts;
     let mut sql = sql
         .replace("{buried}", &buried)
         .replace("{fit_options}", &fit_options)
@@ -81,6 +82,7 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{counted}", &counted)
         .replace("{renewed}", &renewed)
         .replace("{ttl}", &ttl)
+        .replace("{old}", old.trim_end())
         .replace("{state}", &state)
         .replace("{briefly}", &briefly)
         .replace("{taken_back}", taken_back.trim_end());
@@ -185,10 +187,10 @@ statements! {
     insert_alike_options, known_ids, lock_ids, take_unique, full_queues, history, prune_history, prune_audit, prune_dead_letters, keep_result,
     result, prune_results, record_progress, progress, prune_progress, find, claim, claim_counted, lock_limits, drop_usage, claim_delivered,
     waiting, readable, delivered, dead_letter_unreadable, dead_letter_timers, park_unreadable, park_timer, rehearse_claim, rehearse_release,
-    lost, late, dead_letter_external, unowned, expired, due_timers, promote_named, aging_jobs, orphaned_permits, reclaim_permits, unblock_stuck,
-    keep_vanished, left_keys, prune_keys, unhide, hold_rows, complete, complete_at, complete_holding, complete_keyed, remove_and_lease,
-    complete_and_claim_next, remove, remove_all, settle, release, put_off, held_jobs, lock_holders, promote, expire_jobs, travel, register_node,
-    heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost, release_unknown,
+    lost, late, dead_letter_external, unowned, expired, due_timers, promote_named, aging_jobs, old_jobs, orphaned_permits, reclaim_permits, unblock_stuck,
+    keep_vanished, left_keys, prune_keys, unhide, complete, complete_at, complete_holding, complete_keyed, remove_and_lease,
+    complete_and_claim_next, remove, remove_all, settle, release, put_off, held_jobs, lock_holders, promote, expire_jobs, expire_keys, travel, register_node,
+    heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost, unknown, release_unknown,
     release_unknown_free, release_claimed, handlers_ended, unknown_terminating, claimed_terminating, lost_terminating, forget_nodes, retire_node,
     server, report_broker, report_left_alone, takes_writes, hand_out, report_key, take_back, take_back_locked, complete_external,
     settle_external, extend_external, external_late, expire_external, receive, submission_digests, remember_submissions, prune_submissions, maintenance_due, repair_unblocks,
@@ -237,7 +239,6 @@ mod tests {
         ("change_idle", "an operator's own call"),
         ("change_waiting", "an operator's own call"),
         ("claimed_terminating", "only the engine locks these rows"),
-        ("dead_letter_unreadable", "rows that kept a claim from succeeding"),
         ("delete", "an operator's own call"),
         ("drop_usage", "only the engine locks these rows"),
         ("evict", "an operator's own call"),

@@ -14,9 +14,10 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
+use super::around::may_be_of_rows;
 use super::client::Params;
 use super::error::unanswered;
-use super::halves::Halves;
+use super::halves::{Halves, Named};
 use super::job_columns::JobPositions;
 use super::rows;
 use super::settle::settle;
@@ -38,17 +39,22 @@ const WRITTEN_OUT: Duration = Duration::from_secs(10);
 pub(super) const NO_NODE: NodeId = NodeId(0);
 
 /// Returns why the server can't send a row or carry it on, or `None` if the error has another cause.
-pub(super) fn refusal(error: &Error) -> Option<String> {
+pub(super) fn refusal(shared: &Shared, error: &Error) -> Option<String> {
     let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
     let code = db.code();
-    is_of_a_row(code).then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
+    // A trigger may write to tables of the application, whose constraints say nothing about this row.
+    let of_ours = db.schema().is_none_or(|schema| schema == shared.config.schema);
+    (of_ours && is_of_a_row(code)).then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
 }
 
 /// Returns whether an error concerns one row: its values, or a constraint of a table. A shortage of memory does not: the server may report it
-/// for any row, for a while. Neither does a row that another transaction was faster to insert.
+/// for any row, for a while. Neither does a row that another transaction was faster to insert, or one to which a table of the application refers.
 fn is_of_a_row(code: &SqlState) -> bool {
     let of_its_values = || ["22", "23", "54"].iter().any(|class| code.code().starts_with(class));
-    *code == SqlState::DATA_CORRUPTED || *code != SqlState::UNIQUE_VIOLATION && of_its_values()
+    // Since PostgreSQL 18 a foreign key that restricts has a code of its own.
+    let of_others =
+        [SqlState::UNIQUE_VIOLATION, SqlState::FOREIGN_KEY_VIOLATION, SqlState::RESTRICT_VIOLATION].contains(code);
+    *code == SqlState::DATA_CORRUPTED || !of_others && of_its_values()
 }
 
 /// A row that a statement would find.
@@ -59,6 +65,12 @@ pub(super) struct Found {
     seq: i64,
     /// The node that owned it and is gone; zero if no node owns it.
     owner: i64,
+}
+
+impl Named for Found {
+    fn id(&self) -> Uuid {
+        self.fence.id.into()
+    }
 }
 
 impl Found {
@@ -73,10 +85,6 @@ impl Found {
         Ok(Self { owner: rows::get(row, "owner")?, ..Self::read(row)? })
     }
 
-    pub(super) fn id(&self) -> JobId {
-        self.fence.id
-    }
-
     /// Returns its id, its version and its `seq`, as one array each.
     pub(super) fn columns(&self) -> (Vec<Uuid>, Vec<i64>, Vec<i64>) {
         (vec![self.fence.id.into()], vec![self.fence.version], vec![self.seq])
@@ -85,12 +93,12 @@ impl Found {
 
 /// Returns whether a claim may have failed because of one row. A row that the server can send may still be too much for the memory or time
 /// of either side. Such an error does not name a row, so only rows found too large are removed then.
-fn may_be_of_a_row(error: &Error) -> bool {
+fn may_be_of_a_row(shared: &Shared, error: &Error) -> bool {
     let short_of_memory = || {
         let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
         Some(*db.code() == SqlState::OUT_OF_MEMORY)
     };
-    error.kind() == ErrorKind::Timeout || refusal(error).is_some() || short_of_memory() == Some(true)
+    error.kind() == ErrorKind::Timeout || refusal(shared, error).is_some() || short_of_memory() == Some(true)
 }
 
 /// Finds the rows that made a statement fail, and removes them. `true` means that some were removed and it took nothing, so the caller
@@ -122,7 +130,7 @@ async fn search(
     (node, cost): (NodeId, i32),
     found: impl Future<Output = Result<Vec<Found>>>,
 ) -> bool {
-    if !may_be_of_a_row(error) {
+    if !may_be_of_a_row(shared, error) {
         return false;
     }
     let mut search = Search { shared, node, cost, began: Instant::now(), helped: None };
@@ -157,8 +165,12 @@ impl Search<'_> {
             match self.test(part).await {
                 Ok(too_large) => self.dead_letter_all(part, &too_large).await?,
                 Err(error) => {
-                    let why = refusal(&error).ok_or(error)?;
-                    if let Some(one) = halves.failed(part) {
+                    let why = refusal(self.shared, &error);
+                    if why.is_none() && !may_be_of_rows(&error) {
+                        return Err(error);
+                    }
+                    // One that the application refuses stays as it is.
+                    if let (Some(one), Some(why)) = (halves.failed(part), why) {
                         self.dead_letter(*one, &why).await?;
                     }
                 }
@@ -204,9 +216,9 @@ impl Search<'_> {
     async fn dead_letter(&mut self, one: Found, why: &str) -> Result<()> {
         let gone = loop {
             match dead_letter(self.shared, self.node, self.cost, one, why).await {
-                // The server cancelled the statement, most likely because the claim still locks the row. One without an answer is not
+                // The server gave up the statement, most likely because the claim still locks the row. One without an answer is not
                 // repeated: it may still be waiting, or have taken effect.
-                Err(error) if error.kind() == ErrorKind::Timeout && !unanswered(&error) && !self.is_over() => {}
+                Err(error) if may_be_locked(&error) && !self.is_over() => {}
                 gone => break gone?,
             }
         };
@@ -215,6 +227,11 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether the server gave up a statement that may have waited for a lock.
+fn may_be_locked(error: &Error) -> bool {
+    (error.is_undecided() || error.kind() == ErrorKind::Timeout) && !unanswered(error)
 }
 
 /// Returns the largest size of a row, in bytes when written out, that counts as a job. This is far above the sendable size, because JSON
@@ -266,7 +283,7 @@ async fn dead_letter(shared: &Arc<Shared>, node: NodeId, cost: i32, found: Found
 pub(super) async fn dead_letter_idle(shared: &Arc<Shared>, found: Found, why: &str) -> Result<bool> {
     match dead_letter(shared, NO_NODE, 0, found, why).await {
         Err(error) if !error.is_retryable() => {
-            tracing::error!(id = %found.id(), %error, "{why}; the job can't be moved at all: delete it");
+            tracing::error!(id = %found.fence.id, %error, "{why}; the job can't be moved at all: delete it");
             Ok(false)
         }
         gone => gone,
@@ -314,8 +331,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_is_short_of_memory_dead_letters_nothing() {
-        assert!(!is_of_a_row(&SqlState::OUT_OF_MEMORY));
+    fn what_says_nothing_about_a_row_dead_letters_nothing() {
+        for other in [
+            SqlState::OUT_OF_MEMORY,
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::FOREIGN_KEY_VIOLATION,
+            SqlState::RESTRICT_VIOLATION,
+        ] {
+            assert!(!is_of_a_row(&other));
+        }
         let of_a_row =
             [SqlState::PROGRAM_LIMIT_EXCEEDED, SqlState::DATA_CORRUPTED, SqlState::CHARACTER_NOT_IN_REPERTOIRE];
         assert!(of_a_row.iter().all(is_of_a_row));

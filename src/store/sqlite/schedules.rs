@@ -1,5 +1,6 @@
 //! Repeating jobs.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,10 +14,10 @@ use super::insert::insert;
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
 use super::shared::Shared;
 use crate::error::Result;
-use crate::job::{JobMessage, Schedule, ScheduleSpec};
+use crate::job::{JobId, JobMessage, Schedule, ScheduleSpec};
 use crate::store::given_ids::without_others;
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
-use crate::store::{AuditNote, Inserted, Schedules, UnreadableRow};
+use crate::store::{AuditNote, Schedules, UnreadableRow};
 
 const NEXT: &str = include_str!("sql/schedule_next.sql");
 const NAMED: &str = include_str!("sql/schedule_named.sql");
@@ -107,14 +108,14 @@ impl Schedules for Sqlite {
     async fn send_of_schedule(&self, jobs: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
         let Some(note) = note else {
             let jobs = jobs.to_vec();
-            let send = move |connection: &Connection, now| Ok(insert_mine(connection, &jobs, now)?.rows);
+            let send = move |connection: &Connection, now| Ok(insert_mine(connection, &jobs, now)?.0);
             return self.0.write("send jobs of a schedule", send).await;
         };
         let (jobs, noted) = (jobs.to_vec(), Noted::from(&*note));
         let (rows, entry) = self
             .0
             .write("send jobs of a schedule", move |connection, now| {
-                let rows = insert_mine(connection, &jobs, now)?.rows;
+                let (rows, _) = insert_mine(connection, &jobs, now)?;
                 Ok((rows, noted.write(connection, rows, now)?))
             })
             .await?;
@@ -160,30 +161,31 @@ fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<FireOutco
             .query_row(named_params! { ":id": id.as_uuid().as_bytes() }, |row| row.get(0))?,
         None => false,
     };
-    if !alive && !firing.jobs.is_empty() {
-        insert_mine(connection, &firing.jobs, now)?;
-    }
+    let others =
+        if alive || firing.jobs.is_empty() { HashSet::new() } else { insert_mine(connection, &firing.jobs, now)?.1 };
+    let sent = || firing.jobs.iter().filter(|job| !alive && !others.contains(&job.id));
     let next_at = if alive { firing.next_if_left_out } else { firing.next_at };
     connection.prepare_cached(FIRED)?.execute(named_params! {
         ":name": firing.name,
         ":seen": firing.seen,
         ":next_at": next_at.map(Timestamp::as_microsecond),
-        ":last_at": firing.last_at.filter(|_| !alive).map(Timestamp::as_microsecond),
-        ":last_job": firing.jobs.last().filter(|_| !alive).map(|job| *job.id.as_uuid().as_bytes()),
-        ":sent": if alive { 0 } else { count(firing.jobs.len()) },
+        ":last_at": firing.last_at.filter(|_| sent().next().is_some()).map(Timestamp::as_microsecond),
+        ":last_job": sent().next_back().map(|job| *job.id.as_uuid().as_bytes()),
+        ":sent": count(sent().count()),
     })?;
     Ok(if alive { FireOutcome::Skipped } else { FireOutcome::Sent })
 }
 
-/// Inserts the jobs of a schedule, without those whose id another job has.
-fn insert_mine(connection: &Connection, jobs: &[JobMessage], now: Micros) -> Work<Inserted> {
+/// Inserts the jobs of a schedule, without those whose id another job has. Returns how many rows were written, and those ids.
+fn insert_mine(connection: &Connection, jobs: &[JobMessage], now: Micros) -> Work<(u64, HashSet<JobId>)> {
     match insert(connection, jobs, None, now) {
-        Err(Failure::Ours(error)) => match without_others(&error, jobs) {
-            Some(rest) if rest.is_empty() => Ok(Inserted::default()),
-            Some(rest) => insert(connection, &rest, None, now),
-            None => Err(error.into()),
-        },
-        inserted => inserted,
+        Ok(inserted) => Ok((inserted.rows, HashSet::new())),
+        Err(Failure::Ours(error)) => {
+            let Some((rest, others)) = without_others(&error, jobs) else { return Err(error.into()) };
+            let rows = if rest.is_empty() { 0 } else { insert(connection, &rest, None, now)?.rows };
+            Ok((rows, others))
+        }
+        Err(error) => Err(error),
     }
 }
 

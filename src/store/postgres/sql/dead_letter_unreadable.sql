@@ -4,7 +4,8 @@
 -- :ids::uuid[], :versions::int8[], :reasons::text[], :node::int8, :seqs::int8[], :owner::int8, :cost::int4
 with gone as (
     delete from {schema}.job j
-    where j.id = any (:ids::uuid[])
+    where {briefly}
+      and j.id = any (:ids::uuid[])
       and coalesce(j.lock_owner, 0) = :owner
       and j.version = (:versions::int8[])[array_position(:ids::uuid[], j.id)]
       and j.seq = (:seqs::int8[])[array_position(:ids::uuid[], j.id)]

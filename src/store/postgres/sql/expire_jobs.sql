@@ -1,16 +1,9 @@
 -- Makes dead letters of jobs that may not start any more. Owned rows are left alone, and so are locked ones, which are just being claimed.
 -- Uses statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
--- Also removes unique keys whose period is over. Taking such a key does not wait for that.
 -- :limit::int8, :reason::text
-with pruned as (
-    delete from {schema}.unique_key
-    where {briefly} and ctid = any (array(
-        select ctid from {schema}.unique_key where expires_at <= statement_timestamp() limit :limit for update skip locked
-    ))
-),
-gone_waiting as (
+with gone_waiting as (
     delete from {schema}.job
-    where ctid = any (array(
+    where {briefly} and ctid = any (array(
         select ctid
         from {schema}.job
         where options ? 'expires'::text and lock_owner is null

@@ -2,7 +2,7 @@
 -- :ids::uuid[]
 with due as (
     delete from {schema}.timer_job
-    where ctid = any (array(
+    where {briefly} and ctid = any (array(
         select ctid
         from {schema}.timer_job
         where id = any (:ids::uuid[]) and due_at <= statement_timestamp()
@@ -19,5 +19,7 @@ moved as (
 )
 select (select count(*) from due) as jobs,
        (select array_agg(distinct queue) from moved) as queues,
-       null::int8 as next_us,
+       (select (extract(epoch from min(due_at) - statement_timestamp())::float8 * 1000000::float8)::int8
+        from {schema}.timer_job
+        where due_at > statement_timestamp() and due_at < 'infinity') as next_us,
        exists (select from due where options ? 'group'::text) as blocked

@@ -6,7 +6,9 @@
 -- is quarantined; null = never, and then there are no suspects either. A job in a group run is blocked on its group, and is no suspect until it
 -- holds the group itself. A node that a person declared dead, or that is unknown here, says nothing about its jobs. Events and replies are
 -- published and not run: they kill no process, and what publishes them claims no suspects.
+-- Of the jobs, only those in :ids (null = all).
 -- :limit::int8, :quarantine_after::int8, :from_location::tid, :to_location::tid
+-- :ids::uuid[]
 with lost as materialized (
     select j.ctid as tid
     from {schema}.job j
@@ -14,6 +16,7 @@ with lost as materialized (
       and j.ctid >= :from_location and j.ctid < :to_location
       and j.lock_owner is not null
       and not exists (select from {schema}.node n where n.id = j.lock_owner and n.dead_at is null)
+      and (:ids::uuid[] is null or j.id = any (:ids::uuid[]))
     limit :limit
     for update of j skip locked
 ),

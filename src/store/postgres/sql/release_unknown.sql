@@ -6,7 +6,9 @@
 -- nearer half of the circle is "after"). So claims need not stop for the walk.
 -- A row that is locked is waited for briefly, because a cancellation may be under way, and unknown_terminating.sql comes next.
 -- A job with a key is blocked on it again, and the key is unblocked: the lease under which the job was claimed may be gone already.
+-- Of the jobs, only those in :only (null = all).
 -- :node::int8, :ids::uuid[], :versions::int8[], :before::int4, :from_location::tid, :to_location::tid
+-- :only::uuid[]
 with back as (
     update {schema}.job j
     set lock_owner = null, claimed_at = null, attempt = greatest(attempt - 1, 0)
@@ -15,6 +17,7 @@ with back as (
       and lock_owner = :node
       and ((id, version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is not true
       and (:before::int4 is null or (version::int8 - :before + 2147483648) % 2147483648 >= 1073741824)
+      and (:only::uuid[] is null or id = any (:only::uuid[]))
     returning id, blocked_on
 ),
 unblocked as (
