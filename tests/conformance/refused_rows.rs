@@ -104,10 +104,11 @@ async fn fill<const POOLED: bool>(db: &Pg<POOLED>, statement: &str, table: &str)
             ))
             .await;
         }
+        // A run looks at the keys from a random place on, so the others are where most runs come by.
         "prune_keys" => {
             db.raw(&format!(
                 "insert into {{schema}}.unique_key (key, job_id, hold)
-                 select set_byte(uuid_send(gen_random_uuid()), 0, {bad} 66 else 1 end), gen_random_uuid(), 'done' from {each}"
+                 select set_byte(uuid_send(gen_random_uuid()), 0, {bad} 66 else 254 end), gen_random_uuid(), 'done' from {each}"
             ))
             .await;
         }
