@@ -123,7 +123,8 @@ pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     until("running all jobs", async || {
         bar.set_position(done().await?);
         let queue = stage.queue(QUEUE).await?;
-        Ok(queue.waiting + queue.running + queue.timer == 0)
+        // The killed worker's jobs are blocked until they can run alone.
+        Ok(queue.waiting + queue.running + queue.timer + queue.blocked == 0)
     })
     .await?;
     bar.finish_and_clear();
