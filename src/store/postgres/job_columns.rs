@@ -180,36 +180,41 @@ impl JobPositions {
     }
 }
 
-/// Fills in the fragments that name columns of a job, and the parameters that fill them.
-pub(super) fn render(sql: &str) -> String {
-    let list = |of: &dyn Fn(&str, &str) -> String| {
-        CONTENT.iter().map(|(column, ty)| of(column, ty)).collect::<Vec<_>>().join(", ")
-    };
-    let content = list(&|column, _| column.to_owned());
-    let mut sql = sql
-        .replace("{content}", &content)
+/// Returns the columns of a job, or the parameters that fill them, by the name of their list.
+pub(super) fn filled(name: &str) -> Option<String> {
+    Some(match name {
+        "content" => content(|column, _| column.to_owned()),
         // What a job keeps for its whole life.
-        .replace("{carried}", &format!("seq, created_at, {content}"))
-        .replace("{repaired}", &repaired())
-        .replace("{content_single}", &list(&|column, ty| format!(":{column}::{ty}")))
+        "carried" => format!("seq, created_at, {}", content(|column, _| column.to_owned())),
+        "repaired" => repaired(),
+        "content_single" => content(|column, ty| format!(":{column}::{ty}")),
         // An array of documents would be parsed as a whole, and keep the memory for all of them to the end. Texts are parsed row by row.
-        .replace(
-            "{content_arrays}",
-            &list(&|column, ty| format!(":{column}::{}[]", if column == "payload" { "text" } else { ty })),
-        );
-    for row in ["m", "j"] {
-        let value = |column: &str| {
+        "content_arrays" => {
+            content(|column, ty| format!(":{column}::{}[]", if column == "payload" { "text" } else { ty }))
+        }
+        _ => return None,
+    })
+}
+
+/// Does the same for the columns of a named row.
+pub(super) fn of_row(name: &str, row: &str) -> Option<String> {
+    match name {
+        "content_values" => Some(content(|column, _| {
             if column == "payload" { format!("{row}.{column}::jsonb") } else { format!("{row}.{column}") }
-        };
-        let job = JOB.iter().map(|(column, ty)| match ty {
-            Some(ty) => format!("{row}.{column}::{ty} as {column}"),
-            None => format!("{row}.{column}"),
-        });
-        sql = sql
-            .replace(&format!("{{content_values:{row}}}"), &list(&|column, _| value(column)))
-            .replace(&format!("{{job:{row}}}"), &job.collect::<Vec<_>>().join(", "));
+        })),
+        "job" => {
+            let job = JOB.iter().map(|(column, ty)| match ty {
+                Some(ty) => format!("{row}.{column}::{ty} as {column}"),
+                None => format!("{row}.{column}"),
+            });
+            Some(job.collect::<Vec<_>>().join(", "))
+        }
+        _ => None,
     }
-    sql
+}
+
+fn content(of: impl Fn(&str, &str) -> String) -> String {
+    CONTENT.iter().map(|(column, ty)| of(column, ty)).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the values of `{carried}` for a dead letter of a row that no statement could carry on.

@@ -69,7 +69,7 @@ pub(super) fn qualified(sql: &str) -> String {
         };
         let (token, after) = rest.split_at(length);
         // The name of a column or a type, or one that has a schema.
-        if !['.', ':'].contains(&before) && FUNCTIONS.contains(&token) && is_call(token, after) {
+        if !['.', ':'].contains(&before) && is_call(token, after) && FUNCTIONS.contains(&token) {
             text.push_str("pg_catalog.");
         }
         text.push_str(token);

@@ -66,46 +66,73 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
             None => Some(line),
         },
     });
-    let sql = lines.collect::<Vec<_>>().join("\n");
-    let kept = HistoryOutcome::ALL.iter().filter(|ending| keep == Keep::All || ending.is_failure());
-    let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
-    let parts = [MAY_START, UNCOVERED, COUNTED, UNCOUNTED_USAGE, RENEWED, STATE, COVERS, QUEUE_OPEN].map(fragment);
-    let [may_start, uncovered, counted, uncounted_usage, renewed, state, covers, queue_open] = parts;
-    let parts = [TTL, BURIED, KEPT_ERRORS, FIT_NUMBERS, FIT_OPTIONS, ORPHANED, BRIEFLY, TAKEN_BACK, OLD].map(fragment);
-    let [ttl, buried, kept_errors, fit_numbers, fit_options, orphaned, briefly, taken_back, old] = parts;
-    let mut sql = sql
-        .replace("{buried}", &buried)
-        .replace("{fit_options}", &fit_options)
-        .replace("{may_start}", &may_start)
-        .replace("{uncovered}", &uncovered)
-        .replace("{uncounted_usage}", uncounted_usage.trim_end())
-        .replace("{counted}", &counted)
-        .replace("{renewed}", &renewed)
-        .replace("{ttl}", &ttl)
-        .replace("{old}", old.trim_end())
-        .replace("{state}", &state)
-        .replace("{briefly}", &briefly)
-        .replace("{taken_back}", taken_back.trim_end());
-    for row in ["c", "m", "j", "b"] {
-        sql = sql.replace(&format!("{{covers:{row}}}"), &covers.replace("{row}", row));
+    expand(&lines.collect::<Vec<_>>().join("\n"), &|name| filled(name, schema, keep))
+}
+
+/// Replaces each name in braces, and those in what takes its place, in one pass: this is done for every statement when a program connects.
+fn expand(sql: &str, of: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut text = String::with_capacity(2 * sql.len());
+    let mut rest = sql;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        text.push_str(before);
+        let name = from.find('}').map(|end| &from[1..end]);
+        match name.and_then(|name| Some((name.len() + 2, of(name)?))) {
+            Some((length, filling)) => {
+                text.push_str(&expand(&filling, of));
+                rest = &from[length..];
+            }
+            None => {
+                text.push('{');
+                rest = &from[1..];
+            }
+        }
     }
-    for row in ["b", "j", "l", "o", "t"] {
-        sql = sql
-            .replace(&format!("{{kept_errors:{row}}}"), &kept_errors.replace("{row}", row))
-            .replace(&format!("{{fit_numbers:{row}}}"), &fit_numbers.replace("{row}", row));
+    text.push_str(rest);
+    text
+}
+
+/// Returns what takes the place of a name in braces.
+fn filled(name: &str, schema: &str, keep: Keep) -> Option<String> {
+    if let Some(queue) = name.strip_prefix("queue_open(").and_then(|rest| rest.strip_suffix(')')) {
+        return Some(fragment(QUEUE_OPEN).replace("{queue}", queue));
     }
-    sql = sql.replace("{orphaned:p}", &orphaned.replace("{row}", "p"));
-    for queue in [":queue", "q.name"] {
-        sql = sql.replace(&format!("{{queue_open({queue})}}"), &queue_open.replace("{queue}", queue));
+    if let Some((name, of)) = name.split_once(':') {
+        let one = match name {
+            "covers" => COVERS,
+            "kept_errors" => KEPT_ERRORS,
+            "fit_numbers" => FIT_NUMBERS,
+            "orphaned" => ORPHANED,
+            _ => return job_columns::of_row(name, of),
+        };
+        return Some(fragment(one).replace("{row}", of));
     }
-    job_columns::render(&sql)
-        .replace("{filter_parameters}", FILTER_PARAMETERS)
-        .replace("{dead_filter}", DEAD_FILTER)
-        .replace("{filter}", LIVE_FILTER)
-        .replace("{own_filter}", OWN_FILTER.trim_end())
-        .replace("{schema}", &format!("\"{schema}\""))
-        .replace("{channel}", &channel(schema))
-        .replace("{errors_kept}", &ERRORS_KEPT.to_string())
+    Some(match name {
+        "schema" => format!("\"{schema}\""),
+        "channel" => channel(schema),
+        "errors_kept" => ERRORS_KEPT.to_string(),
+        "kept" => {
+            let kept = HistoryOutcome::ALL.iter().filter(|ending| keep == Keep::All || ending.is_failure());
+            kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", ")
+        }
+        "buried" => fragment(BURIED),
+        "fit_options" => fragment(FIT_OPTIONS),
+        "may_start" => fragment(MAY_START),
+        "uncovered" => fragment(UNCOVERED),
+        "uncounted_usage" => fragment(UNCOUNTED_USAGE).trim_end().to_owned(),
+        "counted" => fragment(COUNTED),
+        "renewed" => fragment(RENEWED),
+        "ttl" => fragment(TTL),
+        "old" => fragment(OLD).trim_end().to_owned(),
+        "state" => fragment(STATE),
+        "briefly" => fragment(BRIEFLY),
+        "taken_back" => fragment(TAKEN_BACK).trim_end().to_owned(),
+        "filter_parameters" => FILTER_PARAMETERS.to_owned(),
+        "dead_filter" => DEAD_FILTER.to_owned(),
+        "filter" => LIVE_FILTER.to_owned(),
+        "own_filter" => OWN_FILTER.trim_end().to_owned(),
+        _ => return job_columns::filled(name),
+    })
 }
 
 /// A fragment is inserted within a line, where a comment would hide what follows.
