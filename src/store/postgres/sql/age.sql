@@ -13,7 +13,7 @@ raised as (
     update {schema}.job j
     set rank = least(j.rank - (old.steps - old.aged), 32767)::int2,
         options = coalesce(j.options, '{}') || jsonb_build_object('aged', old.steps)
-    from (select * from old union all select * from old_blocked) old
+    from old
     where {briefly} and j.ctid = old.tid and old.steps <> old.aged and (:ids::uuid[] is null or old.id = any (:ids::uuid[])) and coalesce(jsonb_typeof(j.options), 'object') = 'object'
     returning j.seq
 )

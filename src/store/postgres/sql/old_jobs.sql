@@ -1,4 +1,4 @@
 -- The jobs that age.sql would raise: used to go around those that it can't raise.
 -- :queue::text, :aging_us::int8, :limit::int8, :blocked_on::text
 with recursive {old}
-select id from (select * from old union all select * from old_blocked) old where steps <> aged
+select id from old where steps <> aged

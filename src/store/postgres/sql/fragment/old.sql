@@ -19,15 +19,11 @@ blocked_ranks as (
         limit 1
     ) n
 ),
-old as materialized (
-    select c.ctid as tid, c.id, c.aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.since)::float8 * 1000000::float8 / :aging_us::float8)::int8,
-                             c.rank + 32767 + c.aged)) as steps
+oldest as materialized (
+    select c.tid, c.id, c.rank, c.aged, c.created_at
     from ranks r
     cross join lateral (
-        select j.ctid, j.id, j.rank,
-               case when jsonb_typeof(j.options -> 'aged'::text) = 'number' then least(greatest((j.options ->> 'aged'::text)::numeric, 0), 65535)::int8 else 0 end as aged,
-               least(greatest(j.created_at, statement_timestamp() - interval '10 years'), statement_timestamp() + interval '10 years') as since
+        select j.ctid as tid, j.id, j.rank, j.options -> 'aged'::text as aged, j.created_at
         from {schema}.job j
         where j.queue = :queue and j.rank = r.rank and j.lock_owner is null and j.blocked_on is null
         order by j.seq
@@ -35,20 +31,25 @@ old as materialized (
         for update skip locked
     ) c
     where r.rank is not null
-),
-old_blocked as materialized (
-    select c.ctid as tid, c.id, c.aged,
-           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.since)::float8 * 1000000::float8 / :aging_us::float8)::int8,
-                             c.rank + 32767 + c.aged)) as steps
+    union all
+    select c.tid, c.id, c.rank, c.aged, c.created_at
     from blocked_ranks r
     cross join lateral (
-        select b.ctid, b.id, b.rank,
-               case when jsonb_typeof(b.options -> 'aged'::text) = 'number' then least(greatest((b.options ->> 'aged'::text)::numeric, 0), 65535)::int8 else 0 end as aged,
-               least(greatest(b.created_at, statement_timestamp() - interval '10 years'), statement_timestamp() + interval '10 years') as since
+        select b.ctid as tid, b.id, b.rank, b.options -> 'aged'::text as aged, b.created_at
         from {schema}.job b
         where b.blocked_on = :blocked_on and b.share = r.share and b.rank = r.rank and b.lock_owner is null
         order by b.seq
         limit :limit
         for update skip locked
     ) c
+),
+old as materialized (
+    select c.tid, c.id, n.aged,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - n.since)::float8 * 1000000::float8 / :aging_us::float8)::int8,
+                             c.rank + 32767 + n.aged)) as steps
+    from oldest c
+    cross join lateral (
+        select case when jsonb_typeof(c.aged) = 'number' then least(greatest((c.aged #>> '{}')::numeric, 0), 65535)::int8 else 0 end as aged,
+               least(greatest(c.created_at, statement_timestamp() - interval '10 years'), statement_timestamp() + interval '10 years') as since
+    ) n
 )
