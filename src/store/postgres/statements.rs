@@ -26,6 +26,8 @@ const COVERS: &str = include_str!("sql/fragment/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
 const RENEWED: &str = include_str!("sql/fragment/renewed.sql");
 const STATE: &str = include_str!("sql/fragment/state.sql");
+const GIVEN_IDS: &str = include_str!("sql/fragment/given_ids.sql");
+const FIRST_SUBMISSIONS: &str = include_str!("sql/fragment/first_submissions.sql");
 const OLD: &str = include_str!("sql/fragment/old.sql");
 const ORPHANED: &str = include_str!("sql/fragment/orphaned.sql");
 const TTL: &str = include_str!("sql/fragment/ttl.sql");
@@ -123,6 +125,8 @@ fn filled(name: &str, schema: &str, keep: Keep) -> Option<String> {
         "counted" => fragment(COUNTED),
         "renewed" => fragment(RENEWED),
         "ttl" => fragment(TTL),
+        "given_ids" => fragment(GIVEN_IDS).trim_end().to_owned(),
+        "first_submissions" => fragment(FIRST_SUBMISSIONS).trim_end().to_owned(),
         "old" => fragment(OLD).trim_end().to_owned(),
         "state" => fragment(STATE),
         "briefly" => fragment(BRIEFLY),

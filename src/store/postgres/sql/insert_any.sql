@@ -1,16 +1,8 @@
 -- The general flush: delays, and ids given by the sender.
 -- decide_ids decides whether a given id is new: it waits for other senders of the same id.
--- Materialized, so that it waits for them only once.
 -- The answer names the rows that were written, and the ids that are known as those of other jobs.
 -- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[]
-with chosen as materialized (
-    select d.job_id, d.known
-    from {schema}.decide_ids(
-        case when true = any (:given::bool[]) then array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given) end,
-        case when true = any (:given::bool[]) then array(select g.kind from unnest(:kind::text[], :given::bool[]) as g(kind, given) where g.given) end,
-        case when true = any (:given::bool[]) then array(select g.queue from unnest(:queue::text[], :given::bool[]) as g(queue, given) where g.given) end
-    ) d
-),
+with {given_ids},
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
            -- A time to live begins with the flush, by this server's clock.

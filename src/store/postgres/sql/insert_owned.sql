@@ -10,15 +10,7 @@ with me as materialized (
     from (select set_config('idle_in_transaction_session_timeout', '15000', true)) bounded
     where current_setting('transaction_isolation') = 'read committed'
 ),
--- Materialized, so that it waits for other senders of these ids only once.
-chosen as materialized (
-    select d.job_id, d.known
-    from {schema}.decide_ids(
-        case when true = any (:given::bool[]) then array(select g.id from unnest(:id::uuid[], :given::bool[]) as g(id, given) where g.given) end,
-        case when true = any (:given::bool[]) then array(select g.kind from unnest(:kind::text[], :given::bool[]) as g(kind, given) where g.given) end,
-        case when true = any (:given::bool[]) then array(select g.queue from unnest(:queue::text[], :given::bool[]) as g(queue, given) where g.given) end
-    ) d
-),
+{given_ids},
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
            -- A time to live begins with the flush, by this server's clock.

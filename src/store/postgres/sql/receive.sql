@@ -8,22 +8,7 @@
 -- (store/postgres/receive.rs).
 -- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :digests::bytea[],
 -- :options::jsonb[], :lock_timeout::text
-with chosen as materialized (
-    select d.job_id, d.known
-    from {schema}.decide_ids(
-        case when (select set_config('lock_timeout', :lock_timeout, true)) is not null then :id::uuid[] end,
-        :kind::text[], :queue::text[]
-    ) d
-),
-novel as (
-    insert into {schema}.submission (id, digest)
-    select s.id, s.digest
-    from unnest(:id::uuid[], :digests::bytea[]) as s(id, digest)
-    where s.id in (select c.job_id from chosen c where (c.known <> 'same'::text) is not true)
-    order by s.id
-    on conflict (id) do nothing
-    returning id
-),
+with {first_submissions},
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
            -- A time to live begins with the flush, by this server's clock.
