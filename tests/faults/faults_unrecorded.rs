@@ -60,17 +60,33 @@ async fn send(db: &Pg<false>) {
     }
 }
 
+/// An executor whose handlers go on although its database answers nobody.
+struct CutOff {
+    db: Pg<false>,
+    proxy: Proxy,
+    starts: Starts,
+    executor: CommandExecutor<Postgres>,
+}
+
+impl CutOff {
+    async fn with_a_lease_of(seconds: u64) -> Option<Self> {
+        let db = Pg::<false>::with_ledger().await?;
+        let proxy = Proxy::start(db.address()).await;
+        let (starts, gate) = (Starts::default(), Gate::closed());
+        let executor = starts.executor(&behind(&proxy, &db).await, seconds, &gate).await;
+        send(&db).await;
+        gate.waiting(JOBS).await;
+        proxy.stall();
+        gate.open();
+        Some(Self { db, proxy, starts, executor })
+    }
+}
+
 /// The database answers nobody for longer than a lease, so nobody declares anybody dead. The handlers ended meanwhile, and none starts again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_known_when_the_lease_is_lost_is_recorded() {
-    let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let proxy = Proxy::start(db.address()).await;
-    let (starts, gate) = (Starts::default(), Gate::closed());
-    let executor = starts.executor(&behind(&proxy, &db).await, 3, &gate).await;
-    send(&db).await;
-    gate.waiting(JOBS).await;
-    proxy.stall();
-    gate.open();
+    let Some(cut) = CutOff::with_a_lease_of(3).await else { return };
+    let CutOff { db, proxy, starts, executor } = cut;
     eventually(PATIENCE, async || starts.returned.load(Ordering::SeqCst) == JOBS).await;
     assert_eq!(executor.stats().leases_lost, 0, "the handlers ended while the lease lasted");
     eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
@@ -91,14 +107,8 @@ async fn what_is_known_when_the_lease_is_lost_is_recorded() {
 /// Another node has declared this one dead and runs the jobs. The late outcomes do not end them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_declared_dead_ends_nothing() {
-    let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let proxy = Proxy::start(db.address()).await;
-    let (starts, gate) = (Starts::default(), Gate::closed());
-    let executor = starts.executor(&behind(&proxy, &db).await, 2, &gate).await;
-    send(&db).await;
-    gate.waiting(JOBS).await;
-    proxy.stall();
-    gate.open();
+    let Some(cut) = CutOff::with_a_lease_of(2).await else { return };
+    let CutOff { db, proxy, starts, executor } = cut;
     eventually(PATIENCE, async || starts.returned.load(Ordering::SeqCst) == JOBS).await;
     let (others, closed) = (Starts::default(), Gate::closed());
     let rescuer = others.executor(&db.messages().await, 2, &closed).await;
@@ -124,14 +134,9 @@ async fn a_node_that_was_declared_dead_ends_nothing() {
 /// The outcomes can't be recorded, and a stop does not wait for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_does_not_wait_for_them() {
-    let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let proxy = Proxy::start(db.address()).await;
-    let (starts, gate) = (Starts::default(), Gate::closed());
-    let executor = starts.executor(&behind(&proxy, &db).await, 2, &gate).await;
-    send(&db).await;
-    gate.waiting(JOBS).await;
-    proxy.stall();
-    gate.open();
+    let Some(cut) = CutOff::with_a_lease_of(2).await else { return };
+    // The proxy lives on, and answers nothing.
+    let CutOff { db, proxy: _proxy, executor, .. } = cut;
     eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
     // One try to register may be under way, with the deadline of its call.
     tokio::time::timeout(PATIENCE / 2, executor.shutdown(Duration::ZERO)).await.expect("it stops in time").unwrap();
