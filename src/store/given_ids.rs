@@ -112,7 +112,7 @@ pub(crate) fn refuse_twice(messages: &[JobMessage]) -> Result<()> {
 /// others, which the schedule must not take for jobs of its own. `None`: it is another error.
 ///
 /// The id of an occurrence is computed from the schedule's name and its time. If another job has it, the occurrence was sent by a former version of the
-/// schedule, or somebody took the id. The schedule goes on nevertheless.
+/// schedule, or another sender took the id. The schedule goes on nevertheless.
 pub(crate) fn without_others(error: &Error, jobs: &[JobMessage]) -> Option<(Vec<JobMessage>, HashSet<JobId>)> {
     let others: HashSet<JobId> = of_other_jobs(error)?.iter().copied().collect();
     tracing::warn!(%error, occurrences = others.len(), "jobs of a schedule are not sent: their ids are those of other jobs");

@@ -155,7 +155,7 @@ fn a_copy_takes_nothing_from_the_original() {
         let (state, found) = sandbox.doctor_at(copy, "installation");
         assert!(state == "fail" && found.contains("no worker starts here"), "{found}");
     }
-    // Programs that start the copies anew and anew change nothing.
+    // Programs that start the copies again and again change nothing.
     let copies: Vec<_> = [&cloned, &restored]
         .into_iter()
         .cycle()
@@ -271,7 +271,7 @@ fn a_role_that_does_not_know_the_server_is_refused_in_a_copy_too() {
     as_owner(&format!("drop role {role}")).unwrap();
 }
 
-/// Of the queues that only executors take from, more consumers than living nodes means that somebody else takes too.
+/// Of the queues that only executors take from, more consumers than living nodes means that others take too.
 #[test]
 fn the_doctor_compares_consumers_with_nodes() {
     let Some((sandbox, original)) = installation() else { return };

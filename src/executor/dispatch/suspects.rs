@@ -184,11 +184,11 @@ impl<S: Store> Suspects<S> {
         let took = claimed.jobs.iter().filter(|job| !job.admitted).count();
         if let Some(allowed) = claimed.allowed.filter(|allowed| allowed.written) {
             for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
-                let anew = allowed.recount.contains(&place);
-                if anew {
+                let again = allowed.recount.contains(&place);
+                if again {
                     limit.restart_count();
                 }
-                limit.reported(if anew { 0 } else { *said }, took);
+                limit.reported(if again { 0 } else { *said }, took);
             }
         }
         Ok(claimed.jobs.into_iter().next().map(|job| {

@@ -135,7 +135,7 @@ impl<S: Store> NodeSession<S> {
             return;
         }
         if !self.stop_claiming.is_cancelled() {
-            tracing::error!(node = %self.id, %error, "this node may not claim; stopping all its work to register anew");
+            tracing::error!(node = %self.id, %error, "this node may not claim; stopping all its work to register again");
         }
         self.refused.cancel();
     }

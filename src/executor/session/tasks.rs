@@ -34,7 +34,7 @@ impl<S: Store> NodeSession<S> {
                     tracing::error!(
                         task = name,
                         panic,
-                        "a task of the executor panicked; stopping all its work to register anew"
+                        "a task of the executor panicked; stopping all its work to register again"
                     );
                 });
                 T::Output::default()

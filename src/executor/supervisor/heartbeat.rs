@@ -262,7 +262,7 @@ impl<R: Renewal> HeartbeatLoop<R> {
         if before.history != server.history {
             tracing::error!(
                 node = %self.node, before = before.history, now = server.history,
-                "another server answers, or one that was restored; stopping all work of this node to register anew"
+                "another server answers, or one that was restored; stopping all work of this node to register again"
             );
             return true;
         }

@@ -1,4 +1,4 @@
-//! Checks whether this database and the queues at the broker belong together, and whether somebody else takes from them.
+//! Checks whether this database and the queues at the broker belong together, and whether other consumers take from them.
 
 use jobwright::broker::Ownership;
 use jobwright::store::{Installation, StatusReport};
@@ -110,7 +110,7 @@ pub(super) async fn consumers(settings: &Settings, broker: &Broker, known: &Know
     }
     Finding::warn(
         CHECK,
-        format!("{said}: somebody else takes from it, and what it gets is missing here"),
+        format!("{said}: another consumer takes from it, and what that gets is missing here"),
         "if it stays so: look for the connection (`rabbitmqctl list_consumers`, the management page): an executor of another database with \
          the same prefix, or a program of another hand. A node that has just died is counted for up to two heartbeats",
     )

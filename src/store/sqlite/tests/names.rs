@@ -131,7 +131,7 @@ async fn a_node_whose_file_was_never_seen_is_not_declared_dead() {
     assert!(seen(&monitor, node).await.unwrap().heartbeats >= 0);
     std::fs::remove_file(&file).unwrap();
     let silent = seen(&monitor, node).await.unwrap();
-    assert!(!silent.ended, "it still has a lease to register anew: {silent:?}");
+    assert!(!silent.ended, "it still has a lease to register again: {silent:?}");
     assert!(!theirs.heartbeat(node).await.unwrap(), "it finds out by itself");
     assert_eq!(monitor.declare_dead(&[silent]).await.unwrap(), [node]);
 }
