@@ -6,7 +6,7 @@ use jobwright::NewJob;
 use jobwright::store::engine::ClaimRequest;
 use jobwright::store::{Rule, Scope};
 
-use crate::support::jobs::claim_number;
+use crate::support::jobs::{claim_number, hand_out_number};
 use crate::support::postgres::Pg;
 use crate::support::{Jobs, TestDb, eventually};
 
@@ -30,6 +30,7 @@ const STATEMENTS: &[(&str, &str, &str, &str)] = &[
     ("release_lost", "job", "kind = 'bad'", "lock_owner is not null"),
     ("release_claimed", "job", "kind = 'bad'", "lock_owner is not null"),
     ("release_unknown", "job", "kind = 'bad'", "lock_owner is not null"),
+    ("expire_external", "external_job", "kind = 'bad'", "true"),
     ("unhide", "job", "kind = 'bad'", "visible_at is not null"),
 ];
 
@@ -132,6 +133,12 @@ async fn fill_jobs<const POOLED: bool>(db: &Pg<POOLED>, statement: &str, table: 
             ))
             .await;
         }
+        "expire_external" => {
+            let lease = Duration::from_secs(3600);
+            let out = store.hand_out("default", ROWS, lease, hand_out_number()).await.unwrap();
+            assert_eq!(out.len(), ROWS);
+            db.raw("update {schema}.external_job set lease_until = now() - interval '1 minute'").await;
+        }
         "promote" => db.raw("update {schema}.timer_job set due_at = now() - interval '1 minute'").await,
         "age" => {
             store.put_rule(&Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60))).await.unwrap();
@@ -156,6 +163,7 @@ async fn run(store: &Jobs, statement: &str, ids: &[jobwright::JobId], claimed: &
         "prune_audit" => drop(store.prune_audit(zero, 100).await.unwrap()),
         "prune_keys" => drop(store.prune_keys(100).await.unwrap()),
         "expire_jobs" => drop(store.expire_jobs(WINDOW).await.unwrap()),
+        "expire_external" => drop(store.expire_external(WINDOW).await.unwrap()),
         "promote" => drop(store.promote_due(WINDOW).await.unwrap()),
         "age" => drop(store.age_jobs(WINDOW).await.unwrap()),
         "release_lost" => drop(store.release_lost(WINDOW, None).await.unwrap()),
@@ -280,27 +288,56 @@ pub(crate) async fn many_that_are_refused_hide_none<const POOLED: bool>(db: &Pg<
 pub(crate) async fn each_row_is_judged_by_its_own_error<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     fill(db, "promote", "timer_job").await;
-    db.raw(
-        "create table {schema}.theirs (x int not null);
-         create function {schema}.refuse_some() returns trigger language plpgsql as $$ begin
+    let theirs = format!("{}_theirs", db.schema());
+    db.raw(&format!(
+        "create schema \"{theirs}\"; create table \"{theirs}\".t (x int not null);
+         create function {{schema}}.refuse_some() returns trigger language plpgsql as $$ begin
              if old.payload = '1' then raise exception 'the application keeps this row'; end if;
-             if old.payload = '10' then insert into {schema}.theirs values (null); end if;
+             if old.payload = '10' then insert into \"{theirs}\".t values (null); end if;
              if old.payload = '20' then perform 1 / 0; end if;
              return null;
          end $$;
-         create trigger keeps after delete on {schema}.timer_job for each row execute function {schema}.refuse_some()",
-    )
-    .await;
-    eventually(PATIENCE, async || {
-        let _ = store.promote_due(WINDOW).await.unwrap();
-        left(db, "timer_job", "kind = 'bad'", "queue not like 'unreadable:%'").await == (0, 2)
-    })
+         create trigger keeps after delete on {{schema}}.timer_job for each row execute function {{schema}}.refuse_some()"
+    ))
     .await;
     // It can't even be made a dead letter, because the trigger refuses that too.
-    assert_eq!(left(db, "timer_job", "kind = 'bad'", "queue like 'unreadable:%'").await, (0, 1));
+    let parked = "queue like 'unreadable:%'";
+    eventually(PATIENCE, async || {
+        store.promote_due(WINDOW).await.unwrap();
+        left(db, "timer_job", "payload = '20'", parked).await == (0, 1)
+            && left(db, "timer_job", "payload in ('1', '10')", "true").await.0 == 1
+    })
+    .await;
+    store.promote_due(WINDOW).await.unwrap();
+    assert_eq!(left(db, "timer_job", "payload in ('1', '10')", &format!("not {parked}")).await, (0, 2));
     db.raw("drop trigger keeps on {schema}.timer_job; drop function {schema}.refuse_some()").await;
     store.promote_due(WINDOW).await.unwrap();
-    assert_eq!(left(db, "timer_job", "kind = 'bad'", "queue not like 'unreadable:%'").await, (0, 0));
+    assert_eq!(left(db, "timer_job", "true", &format!("not {parked}")).await, (0, 0));
+    db.raw(&format!("drop schema \"{theirs}\" cascade")).await;
+}
+
+/// One row is locked, and another one is refused: an executor retires without both.
+pub(crate) async fn one_is_locked_and_one_refused<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    fill(db, "release_lost", "job").await;
+    let node = store.node().await;
+    let claimed = ClaimRequest::new(node, claim_number(), "default", 100);
+    assert_eq!(store.claim(&claimed).await.unwrap().jobs.len(), ROWS);
+    db.raw(
+        "create function {schema}.refuse_some() returns trigger language plpgsql as $$ begin
+             if old.payload = '1' then raise exception 'the application keeps this row'; end if;
+             return null;
+         end $$;
+         create trigger keeps after update on {schema}.job for each row execute function {schema}.refuse_some()",
+    )
+    .await;
+    let held = db.hold("select from {schema}.job where payload = '2' for update").await;
+    assert_eq!(store.retire_node(node).await.unwrap(), ROWS as u64 - 2);
+    held.release().await;
+    assert_eq!(left(db, "job", "payload in ('1', '2')", "lock_owner is not null").await, (0, 2));
+    assert_eq!(store.release_lost(100, None).await.unwrap().total(), 1, "a monitor finds the one that was locked");
+    db.raw("drop trigger keeps on {schema}.job").await;
+    assert_eq!(store.release_lost(100, None).await.unwrap().total(), 1);
 }
 
 /// An executor whose lease is lost registers again, though the application refuses to let one of its rows go.

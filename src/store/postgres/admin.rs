@@ -54,7 +54,7 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
         Ok(rows) => rows,
         // The payload can't be read, but the rest of the job is worth showing.
         Err(error) => {
-            missing = refusal(shared, &error);
+            missing = refusal(&error);
             if missing.is_none() {
                 return Err(error);
             }

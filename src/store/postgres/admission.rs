@@ -74,7 +74,7 @@ fn counted(names: Option<Vec<String>>) -> Result<Vec<(Scope, String)>> {
 /// set since then has notified all nodes, so they run another pass.
 async fn run_pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
     match pass_around_locks(shared, request, looks).await {
-        Err(error) if refusal(shared, &error).is_some() && clear_candidates(shared, request, looks).await? => {
+        Err(error) if refusal(&error).is_some() && clear_candidates(shared, request, looks).await? => {
             pass_around_locks(shared, request, looks).await
         }
         passed => passed,
@@ -151,7 +151,7 @@ async fn clear_candidates(shared: &Arc<Shared>, request: &AdmitRequest<'_>, look
     let (mut halves, mut removed) = (Halves::of(&ids, shared.call_timeout), false);
     while let Some(part) = halves.next() {
         let Err(error) = rehearse(shared, request, looks, part).await else { continue };
-        let why = refusal(shared, &error).ok_or(error)?;
+        let why = refusal(&error).ok_or(error)?;
         let Some(one) = halves.failed(part) else { continue };
         let named = [*one.as_uuid()];
         let tried = "look at a job that can't be admitted";

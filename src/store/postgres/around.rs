@@ -74,18 +74,24 @@ pub(super) async fn forget(
             Err(error) if !may_be_of_rows(&error) && !is_slow(&error) => return Err(error),
             Err(error) => {
                 slow |= is_slow(&error);
-                if part == 1 {
+                // A single row that takes too long says nothing about that row: the whole table may be locked.
+                if part == 1 && !is_slow(&error) {
                     over += 1;
                 } else {
-                    part /= 2;
+                    part = (part / 2).max(1);
                 }
                 refused.get_or_insert(error);
             }
         }
         // What a trigger makes slow is tried until something is forgotten, or the next run would begin with as many rows.
-        if refused.is_some() && began.elapsed() > PATIENCE && (forgotten > 0 || !slow) {
+        let tried_all = forgotten > 0 || !slow || part == 1;
+        if refused.is_some() && began.elapsed() > PATIENCE && tried_all {
             break;
         }
+    }
+    if slow && forgotten == 0 {
+        // Perhaps no row is to blame, and the whole table is locked.
+        return refused.map_or(Ok(0), Err);
     }
     match &refused {
         Some(error) if known.is_none() => tracing::warn!(

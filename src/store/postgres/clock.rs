@@ -31,7 +31,7 @@ pub(super) async fn repair_clock(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>
         };
         let answer = match answer {
             // A value that was written by hand keeps only its own column from being repaired.
-            Err(error) if refusal(shared, &error).is_some() => {
+            Err(error) if refusal(&error).is_some() => {
                 tracing::warn!(what, %error, "what a wrong clock wrote here can't be repaired: a row of it has a value that makes no sense");
                 continue;
             }

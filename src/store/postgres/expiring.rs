@@ -18,12 +18,16 @@ use crate::store::expiring::EXPIRED;
 const REMOVE: &str = "remove expired jobs";
 
 pub(super) async fn expire_jobs(shared: &Arc<Shared>, limit: usize) -> Result<Expired> {
-    let limit = limit.max(1);
-    forget(shared, "forget unique keys whose period is over", &shared.sql.expire_keys, &[], limit).await?;
-    let limit = rows::count(limit);
+    let jobs = expire_waiting(shared, rows::count(limit.max(1))).await;
+    // Whatever keeps the ones must not keep the others.
+    forget(shared, "forget unique keys whose period is over", &shared.sql.expire_keys, &[], limit.max(1)).await?;
+    jobs
+}
+
+async fn expire_waiting(shared: &Arc<Shared>, limit: i64) -> Result<Expired> {
     match shared.engine_once(REMOVE, &shared.sql.expire_jobs, &[&limit, &EXPIRED]).await {
         Ok(rows) => expired(&rows),
-        Err(error) if refusal(shared, &error).is_some() || may_be_of_rows(&error) => {
+        Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {
             expire_in_parts(shared, limit, error).await
         }
         Err(error) => Err(error),

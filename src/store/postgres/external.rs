@@ -171,7 +171,7 @@ pub(super) async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<Release
         return Ok(Released::default());
     }
     match release_late(shared, limit, None).await {
-        Err(error) if refusal(shared, &error).is_some() || may_be_of_rows(&error) => {
+        Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {
             release_late_in_parts(shared, limit, error).await
         }
         released => released,

@@ -41,7 +41,7 @@ pub(super) async fn operate(
         match operate_on_chunk(shared, &batch, &part, action).await {
             Ok(some) => all.add(&some),
             // A job that can't be moved stays where it is, and the others go on.
-            Err(error) if !alone && refusal(shared, &error).is_some() => {
+            Err(error) if !alone && refusal(&error).is_some() => {
                 drop(batch);
                 match part.halves() {
                     Some([first, second]) => left.extend([second, first]),

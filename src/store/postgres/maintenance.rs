@@ -33,7 +33,7 @@ pub(super) async fn maintenance_due(shared: &Arc<Shared>, ahead: Duration) -> Re
 pub(super) async fn promote_due(shared: &Arc<Shared>, limit: usize) -> Result<Promoted> {
     match shared.engine(PROMOTE, &shared.sql.promote, &[&rows::count(limit)]).await {
         Ok(rows) => promoted(&rows),
-        Err(error) if refusal(shared, &error).is_some() || may_be_of_rows(&error) => {
+        Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {
             promote_in_parts(shared, limit, error).await
         }
         Err(error) => Err(error),

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -167,6 +168,9 @@ async fn forget(shared: &Arc<Shared>, mut quiet: Vec<i64>) -> Result<()> {
     shared.engine("forget dead nodes", &shared.sql.forget_nodes, &[&quiet]).await.map(drop)
 }
 
+/// What a release of jobs of a living node is called in messages.
+const TRIED: &str = "release what got lost on the way";
+
 pub(super) async fn release_unknown(
     shared: &Arc<Shared>,
     node: NodeId,
@@ -174,12 +178,13 @@ pub(super) async fn release_unknown(
     before: Option<ClaimNumber>,
 ) -> Result<u64> {
     match release_free(shared, node, known, before).await? {
-        (released, None) => Ok(released),
-        // The others are released by now.
-        (released, Some(error)) => {
-            tracing::debug!(released, "released what got lost on the way, but for rows that are locked or refused");
+        // The transaction that holds them ends some time. The others are released by now.
+        (released, Some(error)) if error.is_undecided() => {
+            tracing::debug!(released, "released what got lost on the way, but for rows that are locked");
             Err(error)
         }
+        // What the application refuses is looked for again with the next routine look.
+        (released, _) => Ok(released),
     }
 }
 
@@ -190,25 +195,16 @@ async fn release_free(
     known: &[Fence],
     before: Option<ClaimNumber>,
 ) -> Result<(u64, Option<Error>)> {
-    const TRIED: &str = "release what got lost on the way";
     let (known, versions) = rows::fence_columns(known);
     let before = before.map(ClaimNumber::as_int4);
     let (mut released, mut held) = (0, None);
     for range in ranges(shared).await? {
         let (from, to) = (range.from(), range.to());
         let params: [&(dyn ToSql + Sync); 6] = [&node.0, &known, &versions, &before, &from, &to];
-        let whole: [&(dyn ToSql + Sync); 7] = [&node.0, &known, &versions, &before, &from, &to, &None::<Vec<Uuid>>];
-        let answers = match shared.engine(TRIED, &shared.sql.release_unknown, &whole).await {
-            Err(error) if error.is_undecided() => {
-                held = Some(error);
-                vec![shared.engine(TRIED, &shared.sql.release_unknown_free, &params).await?]
-            }
+        let answers = match shared.engine(TRIED, &shared.sql.release_unknown, &params).await {
             Err(error) if may_be_of_rows(&error) => {
-                let unknown = shared.engine(TRIED, &shared.sql.unknown, &params).await?;
-                let unknown = unknown.iter().map(|row| rows::get(row, "id")).collect::<Result<Vec<Uuid>>>()?;
-                let (answers, left) =
-                    in_parts_of(shared, TRIED, (&shared.sql.release_unknown, &params), &unknown).await?;
-                held = left.or(held);
+                let (answers, left) = release_around(shared, &params).await?;
+                held = left.or(Some(error));
                 answers
             }
             answer => vec![answer?],
@@ -221,6 +217,25 @@ async fn release_free(
     Ok((released, held))
 }
 
+/// Releases what a statement of these parameters could not release, but for rows that are locked or refused. Returns the answers, and why rows
+/// are refused, if any are.
+async fn release_around(
+    shared: &Arc<Shared>,
+    params: &[&(dyn ToSql + Sync); 6],
+) -> Result<(Vec<Vec<Row>>, Option<Error>)> {
+    let free = &shared.sql.release_unknown_free;
+    let all: Vec<&(dyn ToSql + Sync)> = params.iter().copied().chain([&None::<Vec<Uuid>> as _]).collect();
+    match shared.engine(TRIED, free, &all).await {
+        Err(error) if may_be_of_rows(&error) => {
+            let unknown = shared.engine(TRIED, &shared.sql.unknown, params).await?;
+            let unknown = unknown.iter().map(|row| rows::get(row, "id")).collect::<Result<Vec<Uuid>>>()?;
+            let (answers, left) = in_parts_of(shared, TRIED, (free, params), &unknown).await?;
+            Ok((answers, left.or(Some(error))))
+        }
+        answer => Ok((vec![answer?], None)),
+    }
+}
+
 pub(super) async fn release_claimed(
     shared: &Arc<Shared>,
     node: NodeId,
@@ -228,9 +243,8 @@ pub(super) async fn release_claimed(
     ids: &[JobId],
 ) -> Result<u64> {
     let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
-    let tried = "release what got lost on the way";
     let statement: (_, Params<'_>) = (&shared.sql.release_claimed, &[&node.0, &claim.as_int4()]);
-    let (answers, left) = in_parts_of(shared, tried, statement, &ids).await?;
+    let (answers, left) = in_parts_of(shared, TRIED, statement, &ids).await?;
     let released = answers.iter().map(|rows| rows.len() as u64).sum();
     let params: [&(dyn ToSql + Sync); 3] = [&node.0, &claim.as_int4(), &ids];
     shared.engine("free what unknown handlers held", &shared.sql.claimed_terminating, &params).await?;

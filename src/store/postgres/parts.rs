@@ -17,7 +17,7 @@ use super::client::Params;
 use super::halves::{Halves, Named};
 use super::shared::Shared;
 use super::statements::Statement;
-use super::unreadable::refusal;
+use super::unreadable::refusal_of_values;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long one run goes on once a job was left as it is.
@@ -29,6 +29,8 @@ pub(super) struct Parts<'a, J> {
     tried: &'static str,
     began: Instant,
     halves: Halves<'a, J>,
+    /// Why the part failed that was tried last, unless one was tried since.
+    cut_off: Option<Error>,
     /// Why jobs were left as they are, if any were: the reason of one that others have locked, or else the first one.
     pub(super) left: Option<Error>,
 }
@@ -36,13 +38,26 @@ pub(super) struct Parts<'a, J> {
 impl<'a, J: Named> Parts<'a, J> {
     /// Begins a run for all these jobs, which the caller has [`turned`].
     pub(super) fn of(shared: &'a Shared, tried: &'static str, jobs: &'a [J]) -> Self {
-        Self { shared, tried, began: Instant::now(), halves: Halves::of(jobs, shared.call_timeout), left: None }
+        Self {
+            shared,
+            tried,
+            began: Instant::now(),
+            halves: Halves::of(jobs, shared.call_timeout),
+            cut_off: None,
+            left: None,
+        }
     }
 
     /// Returns the next part, until all were tried. Once a job was left, it goes on for some seconds only.
     pub(super) fn next(&mut self) -> Option<&'a [J]> {
         let is_over = self.left.is_some() && self.began.elapsed() > PATIENCE;
-        if is_over { None } else { self.halves.next() }
+        let next = if is_over { None } else { self.halves.next() };
+        match next {
+            Some(_) => self.cut_off = None,
+            // Time is over: what is left of the last part was not tried.
+            None => self.left = self.left.take().or(self.cut_off.take()),
+        }
+        next
     }
 
     /// Says that the statement failed for this part. Returns its job and the reason if the job's values are at fault: its caller makes it a dead
@@ -51,7 +66,7 @@ impl<'a, J: Named> Parts<'a, J> {
     /// # Errors
     /// That error, unless some of the jobs are to blame.
     pub(super) fn failed(&mut self, part: &'a [J], error: Error) -> Result<Option<(J, String)>> {
-        let why = refusal(self.shared, &error);
+        let why = refusal_of_values(self.shared, &error);
         if why.is_none() && !may_be_of_rows(&error) {
             return Err(error);
         }
@@ -61,7 +76,10 @@ impl<'a, J: Named> Parts<'a, J> {
                 self.leave(*one, error);
                 Ok(None)
             }
-            (None, _) => Ok(None),
+            (None, _) => {
+                self.cut_off = Some(error);
+                Ok(None)
+            }
         }
     }
 

@@ -28,6 +28,7 @@ const RENEWED: &str = include_str!("sql/fragment/renewed.sql");
 const STATE: &str = include_str!("sql/fragment/state.sql");
 const GIVEN_IDS: &str = include_str!("sql/fragment/given_ids.sql");
 const FIRST_SUBMISSIONS: &str = include_str!("sql/fragment/first_submissions.sql");
+const UNKNOWN: &str = include_str!("sql/fragment/unknown.sql");
 const OLD: &str = include_str!("sql/fragment/old.sql");
 const ORPHANED: &str = include_str!("sql/fragment/orphaned.sql");
 const TTL: &str = include_str!("sql/fragment/ttl.sql");
@@ -127,6 +128,7 @@ fn filled(name: &str, schema: &str, keep: Keep) -> Option<String> {
         "ttl" => fragment(TTL),
         "given_ids" => fragment(GIVEN_IDS).trim_end().to_owned(),
         "first_submissions" => fragment(FIRST_SUBMISSIONS).trim_end().to_owned(),
+        "unknown" => fragment(UNKNOWN).trim_end().to_owned(),
         "old" => fragment(OLD).trim_end().to_owned(),
         "state" => fragment(STATE),
         "briefly" => fragment(BRIEFLY),

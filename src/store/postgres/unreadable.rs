@@ -35,26 +35,34 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// has written out the one that it is at, which nothing interrupts: up to a gigabyte, and seconds of a slow server.
 const WRITTEN_OUT: Duration = Duration::from_secs(10);
 
+/// How soon the removal of a row is tried again that may be locked.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// No node has this number: the record of a row that was met by maintenance names it.
 pub(super) const NO_NODE: NodeId = NodeId(0);
 
 /// Returns why the server can't send a row or carry it on, or `None` if the error has another cause.
-pub(super) fn refusal(shared: &Shared, error: &Error) -> Option<String> {
+pub(super) fn refusal(error: &Error) -> Option<String> {
     let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
     let code = db.code();
-    // A trigger may write to tables of the application, whose constraints say nothing about this row.
-    let of_ours = db.schema().is_none_or(|schema| schema == shared.config.schema);
-    (of_ours && is_of_a_row(code)).then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
+    is_of_a_row(code).then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
+}
+
+/// Does the same where the others can go on without the row, so that only its own values make it a dead letter. A table of the application, which
+/// refers to the row or to which a trigger writes, says nothing about them.
+pub(super) fn refusal_of_values(shared: &Shared, error: &Error) -> Option<String> {
+    let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
+    // Since PostgreSQL 18 a foreign key that restricts has a code of its own.
+    let refers = [SqlState::FOREIGN_KEY_VIOLATION, SqlState::RESTRICT_VIOLATION].contains(db.code());
+    let is_ours = db.schema().is_none_or(|schema| schema == shared.config.schema);
+    refusal(error).filter(|_| is_ours && !refers)
 }
 
 /// Returns whether an error concerns one row: its values, or a constraint of a table. A shortage of memory does not: the server may report it
-/// for any row, for a while. Neither does a row that another transaction was faster to insert, or one to which a table of the application refers.
+/// for any row, for a while. Neither does a row that another transaction was faster to insert.
 fn is_of_a_row(code: &SqlState) -> bool {
     let of_its_values = || ["22", "23", "54"].iter().any(|class| code.code().starts_with(class));
-    // Since PostgreSQL 18 a foreign key that restricts has a code of its own.
-    let of_others =
-        [SqlState::UNIQUE_VIOLATION, SqlState::FOREIGN_KEY_VIOLATION, SqlState::RESTRICT_VIOLATION].contains(code);
-    *code == SqlState::DATA_CORRUPTED || !of_others && of_its_values()
+    *code == SqlState::DATA_CORRUPTED || *code != SqlState::UNIQUE_VIOLATION && of_its_values()
 }
 
 /// A row that a statement would find.
@@ -91,16 +99,6 @@ impl Found {
     }
 }
 
-/// Returns whether a claim may have failed because of one row. A row that the server can send may still be too much for the memory or time
-/// of either side. Such an error does not name a row, so only rows found too large are removed then.
-fn may_be_of_a_row(shared: &Shared, error: &Error) -> bool {
-    let short_of_memory = || {
-        let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
-        Some(*db.code() == SqlState::OUT_OF_MEMORY)
-    };
-    error.kind() == ErrorKind::Timeout || refusal(shared, error).is_some() || short_of_memory() == Some(true)
-}
-
 /// Finds the rows that made a statement fail, and removes them. `true` means that some were removed and it took nothing, so the caller
 /// should run it again. After a timeout the claim may have taken jobs without an answer, so the caller gets the timeout and looks for them.
 ///
@@ -130,10 +128,10 @@ async fn search(
     (node, cost): (NodeId, i32),
     found: impl Future<Output = Result<Vec<Found>>>,
 ) -> bool {
-    if !may_be_of_a_row(shared, error) {
+    let mut search = Search { shared, node, cost, began: Instant::now(), helped: None };
+    if !search.may_be_of_a_row(error) {
         return false;
     }
-    let mut search = Search { shared, node, cost, began: Instant::now(), helped: None };
     let searched = match found.await {
         Ok(found) => search.run(&found).await,
         Err(error) => Err(error),
@@ -155,6 +153,21 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Returns whether the statement may have failed because of one row. A row that the server can send may still be too much for the memory or
+    /// time of either side. Such an error does not name a row, so only rows found too large are removed then.
+    fn may_be_of_a_row(&self, error: &Error) -> bool {
+        let short_of_memory = || {
+            let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
+            Some(*db.code() == SqlState::OUT_OF_MEMORY)
+        };
+        error.kind() == ErrorKind::Timeout || self.refusal(error).is_some() || short_of_memory() == Some(true)
+    }
+
+    /// Returns why a row is at fault. A claim can't go on without it, and maintenance can.
+    fn refusal(&self, error: &Error) -> Option<String> {
+        if self.cost == 0 { refusal_of_values(self.shared, error) } else { refusal(error) }
+    }
+
     /// Tests rows by bisection, best first, down to the single ones that fail.
     async fn run(&mut self, found: &[Found]) -> Result<()> {
         let mut halves = Halves::of(found, self.longest());
@@ -165,7 +178,7 @@ impl Search<'_> {
             match self.test(part).await {
                 Ok(too_large) => self.dead_letter_all(part, &too_large).await?,
                 Err(error) => {
-                    let why = refusal(self.shared, &error);
+                    let why = self.refusal(&error);
                     if why.is_none() && !may_be_of_rows(&error) {
                         return Err(error);
                     }
@@ -218,7 +231,7 @@ impl Search<'_> {
             match dead_letter(self.shared, self.node, self.cost, one, why).await {
                 // The server gave up the statement, most likely because the claim still locks the row. One without an answer is not
                 // repeated: it may still be waiting, or have taken effect.
-                Err(error) if may_be_locked(&error) && !self.is_over() => {}
+                Err(error) if may_be_locked(&error) && !self.is_over() => tokio::time::sleep(AGAIN).await,
                 gone => break gone?,
             }
         };
@@ -332,12 +345,7 @@ mod tests {
 
     #[test]
     fn what_says_nothing_about_a_row_dead_letters_nothing() {
-        for other in [
-            SqlState::OUT_OF_MEMORY,
-            SqlState::UNIQUE_VIOLATION,
-            SqlState::FOREIGN_KEY_VIOLATION,
-            SqlState::RESTRICT_VIOLATION,
-        ] {
+        for other in [SqlState::OUT_OF_MEMORY, SqlState::UNIQUE_VIOLATION] {
             assert!(!is_of_a_row(&other));
         }
         let of_a_row =

@@ -83,8 +83,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-bomb-can-not-be-looked-at",
         "src/store/postgres/admin.rs",
-        "missing = refusal(shared, &error);",
-        "missing = refusal(shared, &error).filter(|_| !$on);",
+        "missing = refusal(&error);",
+        "missing = refusal(&error).filter(|_| !$on);",
         "test(=hostile_input::oversized_numbers::a_bomb_that_is_delivered_keeps_nothing_back)",
     ),
     of(
@@ -343,22 +343,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "one-timer-that-can-not-be-moved-stops-all",
         "src/store/postgres/maintenance.rs",
-        "Err(error) if refusal(shared, &error).is_some() || may_be_of_rows(&error) => {\n            promote_in_parts",
-        "Err(error) if !$on && (refusal(shared, &error).is_some() || may_be_of_rows(&error)) => {\n            promote_in_parts",
+        "Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {\n            promote_in_parts",
+        "Err(error) if !$on && (refusal(&error).is_some() || may_be_of_rows(&error)) => {\n            promote_in_parts",
         "test(=hostile_input::odd_rows::what_was_there_before_the_constraints)",
     ),
     of(
         "one-job-that-can-not-expire-stops-all",
         "src/store/postgres/expiring.rs",
-        "Err(error) if refusal(shared, &error).is_some() || may_be_of_rows(&error) => {\n            expire_in_parts",
-        "Err(error) if !$on && (refusal(shared, &error).is_some() || may_be_of_rows(&error)) => {\n            expire_in_parts",
+        "Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {\n            expire_in_parts",
+        "Err(error) if !$on && (refusal(&error).is_some() || may_be_of_rows(&error)) => {\n            expire_in_parts",
         "test(=hostile_input::odd_rows::what_was_there_before_the_constraints)",
     ),
     of(
         "one-job-that-can-not-be-admitted-stops-all",
         "src/store/postgres/admission.rs",
-        "Err(error) if refusal(shared, &error).is_some() && clear_candidates",
-        "Err(error) if !$on && refusal(shared, &error).is_some() && clear_candidates",
+        "Err(error) if refusal(&error).is_some() && clear_candidates",
+        "Err(error) if !$on && refusal(&error).is_some() && clear_candidates",
         "test(=hostile_input::odd_rows::what_was_there_before_the_constraints)",
     ),
     of(

@@ -90,8 +90,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "constraints-of-the-application-bury-timers",
         "src/store/postgres/unreadable.rs",
-        "(of_ours && is_of_a_row(code))",
-        "((of_ours || $on) && is_of_a_row(code))",
+        "filter(|_| is_ours && !refers)",
+        "filter(|_| $on || (is_ours && !refers))",
         "binary(stores) & test(/^conformance::postgres::refused_rows::each_row/)",
     ),
     of(
@@ -117,14 +117,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "looks-see-nothing",
-        "src/store/postgres/sql/release_unknown.sql",
-        "  and lock_owner = :node",
-        "  and lock_owner = :node and false",
+        "src/store/postgres/sql/fragment/unknown.sql",
+        "lock_owner = :node\n",
+        "lock_owner = :node and false\n",
         "binary(stores) & test(/^model_replay::postgres::claims::/)",
     ),
     of(
         "looks-compare-jobs",
-        "src/store/postgres/sql/release_unknown.sql",
+        "src/store/postgres/sql/fragment/unknown.sql",
         "((id, version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is not true",
         "(:versions::int8[] is null or id <> all (:ids::uuid[]))",
         "binary(stores) & test(/^conformance::postgres::release_unknown::/)",

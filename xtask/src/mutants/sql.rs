@@ -332,7 +332,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "looks-give-back-what-is-claimed-meanwhile",
-        "src/store/postgres/sql/release_unknown.sql",
+        "src/store/postgres/sql/fragment/unknown.sql",
         "and (:before::int4 is null or ",
         "and (:before::int4 is null or true or ",
         "binary(stores) & test(/^conformance::postgres::release_unknown::/)",

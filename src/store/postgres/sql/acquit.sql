@@ -5,7 +5,7 @@
 with acquitted as (
     update {schema}.job j
     set blocked_on = null, share = null
-    where j.ctid = any (array(
+    where {briefly} and j.ctid = any (array(
         select s.ctid
         from {schema}.job s
         where s.id = any (:ids::uuid[]) and coalesce(s.blocked_on, '') = 'alone'

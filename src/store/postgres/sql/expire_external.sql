@@ -5,7 +5,7 @@
 -- :limit::int8, :error::text, :reason::text, :ids::uuid[]
 with late as (
     delete from {schema}.external_job
-    where ctid = any (array(
+    where {briefly} and ctid = any (array(
         select ctid
         from {schema}.external_job
         where lease_until <= statement_timestamp() and (:ids::uuid[] is null or id = any (:ids))

@@ -3,6 +3,4 @@
 select id
 from {schema}.job j
 where j.ctid >= :from_location and j.ctid < :to_location
-  and lock_owner = :node
-  and ((id, version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is not true
-  and (:before::int4 is null or (version::int8 - :before + 2147483648) % 2147483648 >= 1073741824)
+  and {unknown}
