@@ -1,14 +1,15 @@
-//! Claims the jobs that deliveries name.
+//! Claims the jobs that deliveries name, and frees those of deliveries that do not arrive.
 
 use std::sync::Arc;
 
 use tokio_postgres::types::ToSql;
 
+use super::parts::in_parts_of;
 use super::rows;
 use super::shared::Shared;
 use super::unreadable::{Found, claimed, clear_away};
 use crate::error::Result;
-use crate::job::{ClaimNumber, Fence, Job, NodeId};
+use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 
 pub(super) async fn claim_delivered(
     shared: &Arc<Shared>,
@@ -30,4 +31,18 @@ pub(super) async fn claim_delivered(
         taken => taken?,
     };
     claimed(shared, node, &rows).await
+}
+
+/// Ends the head start of deliveries that will not arrive. Returns the queues of the rows.
+pub(super) async fn unhide(shared: &Arc<Shared>, ids: &[JobId]) -> Result<Vec<String>> {
+    let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
+    let tried = "end the head start of deliveries";
+    let mut queues = Vec::new();
+    for row in in_parts_of(shared, tried, (&shared.sql.unhide, &[]), &ids).await?.0.iter().flatten() {
+        let queue: String = rows::get(row, 0)?;
+        if !queues.contains(&queue) {
+            queues.push(queue);
+        }
+    }
+    Ok(queues)
 }

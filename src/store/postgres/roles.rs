@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use tokio_postgres::types::ToSql;
 
 use super::database::Postgres;
-use super::parts::in_parts_of;
 use super::{
     admin, admission, aging, audit, claim, clock, delivered, expiring, external, group_claim, hints, history, insert,
     installation, job_operations, maintenance, migrate, nodes, progress, queue_capacity, receive, reconcile, retry,
@@ -80,16 +79,7 @@ impl Enqueue for Postgres {
     }
 
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
-        let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
-        let tried = "end the head start of deliveries";
-        let mut queues = Vec::new();
-        for row in in_parts_of(&self.0, tried, (&self.0.sql.unhide, &[]), &ids).await?.0.iter().flatten() {
-            let queue: String = rows::get(row, 0)?;
-            if !queues.contains(&queue) {
-                queues.push(queue);
-            }
-        }
-        Ok(queues)
+        delivered::unhide(&self.0, ids).await
     }
 }
 

@@ -173,7 +173,7 @@ impl Statement {
 const OF_SUSPECTS: &str = "c.blocked_on = (select 'alone'::text) and c.share = ''";
 
 /// Builds the claim of suspects (suspects.sql) from an ordinary claim, which has to obey the same rules: only the rows are others.
-fn of_suspects(name: &'static str, claim: &str, schema: &str) -> Statement {
+fn of_suspects(name: &'static str, claim: &'static str, schema: &str) -> Statement {
     let of_suspects =
         claim.replace("c.blocked_on is null", OF_SUSPECTS).replace("coalesce(c.blocked_on, '') = ''", OF_SUSPECTS);
     Statement::new(name, &of_suspects, schema, Keep::Off)

@@ -17,7 +17,7 @@ const MODULE: &str = "src/planted.rs";
 const ROOT: &str = "src/lib.rs";
 
 /// Where stores take up the text of a file of SQL: what stands there, and what in the copy.
-const HOOKS: [(&str, &str, &str); 5] = [
+const HOOKS: [(&str, &str, &str); 6] = [
     (
         "src/store/postgres/statements.rs",
         "include_str!(concat!(\"sql/\", stringify!($name), \".sql\"))",
@@ -27,6 +27,11 @@ const HOOKS: [(&str, &str, &str); 5] = [
         "src/store/postgres/statements.rs",
         "    without_comments(text)\n",
         "    without_comments(crate::planted::sql(text))\n",
+    ),
+    (
+        "src/store/postgres/statements.rs",
+        "        claim.replace(\"c.blocked_on is null\"",
+        "        crate::planted::sql(claim).replace(\"c.blocked_on is null\"",
     ),
     (
         "src/store/postgres/migrate.rs",
