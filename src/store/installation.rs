@@ -115,8 +115,8 @@ impl Installation {
 }
 
 /// What to do with a database that is not where it was made.
-const TODO: &str = "if it is a copy, run `jobwright adopt`, which makes it an installation of its own; if it takes the place of the other, which is \
-                    gone for good, run `jobwright adopt --moved`. Nothing was run, and nothing was taken from the broker";
+const TODO: &str = "as the owner of the schema, run `jobwright adopt` if it is a copy, which makes it an installation of its own; if it takes the place \
+                    of the other, which is gone for good, run `jobwright adopt --moved`. Nothing was run, and nothing was taken from the broker";
 
 #[cfg(test)]
 mod tests {
@@ -163,9 +163,15 @@ mod tests {
             found: Some(place(Some("7"), 16500, "copy")),
         };
         let said = stray.at_home().unwrap_err().to_string();
-        for part in
-            ["JW-INSTALLATION", "\"bank\" (oid 16384)", "\"copy\" (oid 16500)", "01234567", "adopt`", "adopt --moved`"]
-        {
+        for part in [
+            "JW-INSTALLATION",
+            "\"bank\" (oid 16384)",
+            "\"copy\" (oid 16500)",
+            "01234567",
+            "as the owner of the schema",
+            "adopt`",
+            "adopt --moved`",
+        ] {
             assert!(said.contains(part), "{said}");
         }
         let lost = Installation { id: None, recorded: None, ..stray };

@@ -1,9 +1,10 @@
 //! `jobwright adopt`.
 
-use jobwright::store::Installation;
+use jobwright::store::{Installation, Place};
 use serde_json::json as value;
 
 use super::connect_database;
+use super::doctor::denied;
 use crate::args::AdoptArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -13,16 +14,33 @@ pub(crate) async fn run(settings: &Settings, args: AdoptArgs) -> Result<(), Fail
     let messages = connect_database(settings).await?;
     let admin = args.operator.admin(&messages);
     let unknown = || Failure::Failed(format!("{} knows no installations", admin.describe()));
-    let before = admin.installation().await?.ok_or_else(unknown)?;
-    if before.is_at_home() && !args.force {
+    let before = admin.installation().await.map_err(as_owner)?.ok_or_else(unknown)?;
+    if before.is_at_home() && !(args.moved && is_out_of_date(&before)) && !args.force {
         return Err(Failure::Failed(refusal(&before, args.moved)));
     }
-    let now = if args.moved { admin.adopt_moved().await? } else { admin.adopt_copy().await? };
-    let now = now.ok_or_else(unknown)?;
+    let now = if args.moved { admin.adopt_moved().await } else { admin.adopt_copy().await };
+    let now = now.map_err(as_owner)?.ok_or_else(unknown)?;
     match args.output.output {
         Format::Json => json(&value!({ "before": before, "now": now })),
         Format::Table => line(said(&before, &now, args.moved)),
     }
+}
+
+/// Whether the record differs from what is found here. Roles that may not read the identifier of the server go by the name of the database, so they
+/// are refused where a database was renamed, and the owner, who may read it, is not. An identifier that is recorded is not given up because this role
+/// can't read it.
+fn is_out_of_date(installation: &Installation) -> bool {
+    let (Some(recorded), Some(found)) = (&installation.recorded, &installation.found) else { return false };
+    let names = |place: &Place| (place.database_oid, place.database.clone(), place.schema.clone());
+    names(recorded) != names(found) || (found.server.is_some() && found.server != recorded.server)
+}
+
+/// Adds who may do it, where this role lacks a right.
+fn as_owner(error: jobwright::Error) -> Failure {
+    if denied(&error).is_none() {
+        return error.into();
+    }
+    Failure::Failed(format!("{}; run `jobwright adopt` as the owner of the schema", Failure::from(error)))
 }
 
 /// Says why nothing is adopted.

@@ -86,6 +86,15 @@ impl Sandbox {
         Done::from(self.at(database, args).output().unwrap())
     }
 
+    /// Returns a command of another role.
+    fn as_role(&self, role: &str, database: &Database, args: &[&str]) -> Command {
+        let (scheme, rest) = database.url.split_once("://").unwrap();
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        let mut command = self.command(args);
+        command.env("DATABASE_URL", format!("{scheme}://{role}:secret@{host}"));
+        command
+    }
+
     /// Starts a worker that runs.
     fn worker_at(&self, database: &Database) -> Worker {
         let worker = Worker::start_in(&mut self.at(database, &["worker"]));
@@ -251,13 +260,7 @@ fn a_role_that_does_not_know_the_server_is_refused_in_a_copy_too() {
     ));
     sandbox.run_at(&original, &["migrate"]).success();
     let copy = Database::clone_of(&original);
-    let as_role = |database: &Database, args: &[&str]| {
-        let (scheme, rest) = database.url.split_once("://").unwrap();
-        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-        let mut command = sandbox.command(args);
-        command.env("DATABASE_URL", format!("{scheme}://{role}:secret@{host}"));
-        command
-    };
+    let as_role = |database: &Database, args: &[&str]| sandbox.as_role(&role, database, args);
     let doctor = Done::from(as_role(&original, &["doctor", "--as", "executor"]).output().unwrap()).stdout;
     for part in ["identifier could not be read", "on another server would pass"] {
         assert!(doctor.contains(part), "{doctor}");
@@ -268,6 +271,38 @@ fn a_role_that_does_not_know_the_server_is_refused_in_a_copy_too() {
     assert_eq!(refused.ended(), Some(2), "{}", refused.said());
     drop((worker, refused));
     drop((original, copy));
+    as_owner(&format!("drop role {role}")).unwrap();
+}
+
+/// It is refused by its name, which the owner of the schema records again.
+#[test]
+fn a_renamed_database_whose_server_may_not_be_known_is_recorded_again() {
+    let Some((sandbox, mut original)) = installation() else { return };
+    let role = format!("jobwright_executor_{}", uuid());
+    as_owner(&format!("create role {role} login password 'secret'")).unwrap();
+    sandbox.run_at(&original, &["grants", "executor", &role, "--apply"]).success();
+    original.change("revoke execute on function pg_catalog.pg_control_system() from public");
+    let id = sandbox.id_at(&original);
+    let renamed = format!("{}_r", original.name);
+    until("the sessions to end", || as_owner(&format!("alter database {} rename to {renamed}", original.name)).is_ok());
+    original.url = original.url.replace(&original.name, &renamed);
+    original.name = renamed;
+    let as_role = |args: &[&str]| Done::from(sandbox.as_role(&role, &original, args).output().unwrap());
+    let worker = || Worker::start_in(&mut sandbox.as_role(&role, &original, &["worker"]));
+    let mut refused = worker();
+    assert_eq!(refused.ended(), Some(2), "{}", refused.said());
+    until("its last words", || refused.said().contains("`jobwright adopt --moved`"));
+    as_role(&["adopt", "--moved"]).code(1).says("as the owner of the schema");
+
+    sandbox.run_at(&original, &["adopt"]).code(1).says("nothing to adopt");
+    sandbox.run_at(&original, &["adopt", "--moved"]).success();
+    let welcome = worker();
+    until("the worker", || welcome.said().contains("ready"));
+    drop((refused, welcome));
+    assert_eq!(sandbox.id_at(&original), id);
+    sandbox.run_at(&original, &["adopt", "--moved"]).code(1).says("nothing to adopt");
+    as_role(&["adopt", "--moved"]).code(1).says("nothing to adopt");
+    drop(original);
     as_owner(&format!("drop role {role}")).unwrap();
 }
 

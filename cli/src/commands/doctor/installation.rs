@@ -36,7 +36,8 @@ pub(super) async fn database(messages: &Messages, known: &mut Known) -> Finding 
         Finding::fail(
             CHECK,
             format!("no worker starts here: {}", installation.stray()),
-            "if it is a copy, `jobwright adopt` makes it an installation of its own; if the original is gone for good, `jobwright adopt --moved`",
+            "as the owner of the schema: if it is a copy, `jobwright adopt` makes it an installation of its own; if the original is gone for good, \
+             `jobwright adopt --moved`",
         )
     } else if let Some(place) = &installation.found {
         let blind = if place.server.is_some() {

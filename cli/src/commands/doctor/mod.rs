@@ -94,7 +94,7 @@ impl Finding {
 }
 
 /// Returns the right that the role lacks, if that is the cause.
-fn denied(error: &jobwright::Error) -> Option<String> {
+pub(super) fn denied(error: &jobwright::Error) -> Option<String> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::as_db_error)
