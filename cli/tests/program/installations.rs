@@ -306,6 +306,28 @@ fn a_renamed_database_whose_server_may_not_be_known_is_recorded_again() {
     as_owner(&format!("drop role {role}")).unwrap();
 }
 
+/// Its connections lead to another database, as after an upgrade of the server. It writes nothing there until it is told what this is.
+#[test]
+fn a_worker_that_runs_waits_until_the_database_is_recorded_again() {
+    let Some((sandbox, original)) = installation() else { return };
+    let schema = sandbox.schema().unwrap().to_owned();
+    let worker = sandbox.worker_at(&original);
+    // Its heartbeats find no row, and nothing else declares it dead.
+    original.change(&format!(
+        "update {schema}.installation set database_oid = 1;
+         create function {schema}.skip() returns trigger language plpgsql as 'begin return null; end';
+         create trigger skip before update of heartbeats on {schema}.node for each row execute function {schema}.skip()"
+    ));
+    until("the worker to ask", || worker.said().matches("could not register again").count() >= 2);
+    assert!(worker.said().contains("JW-INSTALLATION") && worker.said().contains("adopt --moved"), "{}", worker.said());
+    assert_eq!(original.number(&format!("select count(*) from {schema}.node where dead_at is null")), 1);
+
+    original.change(&format!("drop function {schema}.skip() cascade"));
+    sandbox.run_at(&original, &["adopt", "--moved"]).success();
+    sandbox.run_at(&original, &["send", "ends"]).success();
+    until("the job", || original.number(&format!("select count(*) from {schema}.job")) == 0);
+}
+
 /// Of the queues that only executors take from, more consumers than living nodes means that others take too.
 #[test]
 fn the_doctor_compares_consumers_with_nodes() {

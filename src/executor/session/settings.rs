@@ -55,25 +55,17 @@ impl<S: Store> Settings<S> {
 
     /// Makes sure that this is no copy of another installation's database, and that the broker's queues are not those of another one.
     async fn know_installation(&self) -> Result<()> {
-        let Some(installation) = self.messages.shared.jobs.installation().await? else { return Ok(()) };
-        let id = installation.at_home()?;
-        match self.messages.broker() {
-            Some(broker) => broker.belong_to(id).await,
-            None => Ok(()),
+        let id = self.installation_at_home().await?;
+        match (self.messages.broker(), &id) {
+            (Some(broker), Some(id)) => broker.belong_to(id).await,
+            _ => Ok(()),
         }
     }
 
-    /// Asks again before another registration: by then another server may answer. A database that is a copy is an error still. But an executor that
-    /// runs needs no broker, and a mark that was set there since must not stop its work.
-    async fn still_knows_installation(&self) -> Result<()> {
-        let Some(installation) = self.messages.shared.jobs.installation().await? else { return Ok(()) };
-        let id = installation.at_home()?;
-        if let Some(broker) = self.messages.broker()
-            && let Err(error) = broker.belong_to(id).await
-        {
-            warn_of!(error, "the executor goes on by the table, without the broker");
-        }
-        Ok(())
+    /// Returns the id of the installation, unless this store knows none. A database that is a copy, or was moved, is an error.
+    async fn installation_at_home(&self) -> Result<Option<String>> {
+        let installation = self.messages.shared.jobs.installation().await?;
+        installation.map(|installation| installation.at_home().map(str::to_owned)).transpose()
     }
 
     /// Ends the old node session and registers a new one. The process is alive and has stopped its work. So jobs that no other node took
@@ -81,11 +73,18 @@ impl<S: Store> Settings<S> {
     pub(crate) async fn register_again(&self, old: NodeId) -> Result<(NodeId, Instant)> {
         // Existing connections may lead to a server that is no longer the right one.
         self.messages.shared.jobs.reconnect();
+        // Asked before anything is written there: by now another server may answer.
+        let id = self.installation_at_home().await?;
         let released = self.messages.shared.jobs.retire_node(old).await?;
         if released > 0 {
             tracing::info!(node = %old, released, "gave back the jobs of the lost lease");
         }
-        self.still_knows_installation().await?;
+        // An executor that runs needs no broker, so a mark that was set there since must not stop its work.
+        if let (Some(broker), Some(id)) = (self.messages.broker(), &id)
+            && let Err(error) = broker.belong_to(id).await
+        {
+            warn_of!(error, "the executor goes on by the table, without the broker");
+        }
         self.enter().await
     }
 }

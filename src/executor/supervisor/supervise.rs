@@ -61,7 +61,7 @@ pub(crate) async fn supervise<S: Store>(
             if stop.is_cancelled() {
                 return Ok(());
             }
-            match settings.register_again(registered.0).await {
+            let is_elsewhere = match settings.register_again(registered.0).await {
                 Ok(registered) => {
                     if !left.is_empty() {
                         tracing::warn!(
@@ -72,14 +72,19 @@ pub(crate) async fn supervise<S: Store>(
                     break registered;
                 }
                 Err(error) => {
+                    let is_elsewhere = error.kind() == ErrorKind::Installation;
                     warn_of!(error, "the executor could not register again; trying again");
+                    is_elsewhere
                 }
-            }
+            };
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(delays.next_delay()) => {}
             }
-            unrecorded::record(&settings, registered.0, &mut left, &stop).await;
+            // A copy has rows of the same jobs. The outcomes are kept for the database that they are of.
+            if !is_elsewhere {
+                unrecorded::record(&settings, registered.0, &mut left, &stop).await;
+            }
         };
     }
 }

@@ -11,6 +11,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "package(jobwright-cli) & test(/installations::a_copy_takes_nothing/)",
     ),
     of(
+        "a-lost-lease-asks-nobody",
+        "src/executor/session/settings.rs",
+        "by now another server may answer.\n        let id = self.installation_at_home().await?;",
+        "by now another server may answer.\n        let id = if $on { None } else { self.installation_at_home().await? };",
+        "package(jobwright-cli) & test(/installations::a_worker_that_runs_waits/)",
+    ),
+    of(
         "another-database-of-the-server-is-the-same-place",
         "src/store/installation.rs",
         "same_server && self.database_oid == other.database_oid",
