@@ -9,4 +9,6 @@ pub(super) struct Member {
     pub(super) was_refused: bool,
     /// Why it was refused last.
     pub(super) why: String,
+    /// Whether it was logged that the queues have no mark and get none.
+    pub(super) was_warned: bool,
 }

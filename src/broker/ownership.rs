@@ -110,15 +110,16 @@ pub(super) async fn mark(hub: &Hub, session: &Session, id: &str) -> Result<(), F
 ///
 /// An executor that was refused once does not mark them later: when the broker loses its definitions, the right installation has to be the one that
 /// marks them again.
-async fn check(hub: &Hub, session: &Session, id: &str, was_refused: &mut bool) -> Result<(), Failure> {
+async fn check(hub: &Hub, session: &Session, id: &str, member: &mut Member) -> Result<(), Failure> {
     let found = look(hub, session, id).await?;
+    let mut why_unmarked = (!hub.config.declare).then(|| "`broker.declare` is off".to_owned());
     let found = match found {
-        Ownership::Unmarked if hub.config.declare && !*was_refused => match mark(hub, session, id).await {
+        Ownership::Unmarked if hub.config.declare && !member.was_refused => match mark(hub, session, id).await {
             // Another one was faster.
             Err(Failure::Differs(_)) => look(hub, session, id).await?,
             // It uses them as executors without that right do.
             Err(Failure::Forbidden(why)) => {
-                tracing::debug!("the queues can't be marked as those of this installation: {why}");
+                why_unmarked = Some(why);
                 Ownership::Unmarked
             }
             marked => {
@@ -135,7 +136,7 @@ async fn check(hub: &Hub, session: &Session, id: &str, was_refused: &mut bool) -
     };
     match found {
         Ownership::Own => {
-            *was_refused = false;
+            member.was_refused = false;
             if hub.config.declare {
                 // The connection of the one who marked the queues may have broken in between. Executors without the right to configure look for this
                 // exchange alone.
@@ -146,9 +147,20 @@ async fn check(hub: &Hub, session: &Session, id: &str, was_refused: &mut bool) -
             }
             Ok(())
         }
-        Ownership::Unmarked if !*was_refused => Ok(()),
+        Ownership::Unmarked if !member.was_refused => {
+            if let Some(why) = why_unmarked
+                && !std::mem::replace(&mut member.was_warned, true)
+            {
+                tracing::warn!(
+                    "the queues {}.* have no mark of an installation, and this executor can't mark them ({why}): an executor of a restored \
+                     copy could take from them. Run `jobwright broker claim`, as a user of the broker who may configure, write and read them",
+                    hub.config.prefix
+                );
+            }
+            Ok(())
+        }
         found => {
-            *was_refused = true;
+            member.was_refused = true;
             Err(Failure::Foreign(refusal(hub, id, &found)))
         }
     }
@@ -200,8 +212,8 @@ pub(super) async fn delete(hub: &Hub, session: &Session, name: &str) -> Result<(
 
 /// Asks on a new connection, before anything arrives on it. A handle of senders alone asks for nothing.
 pub(super) async fn ask(hub: &Hub, session: &Session, member: &mut Member) -> Result<(), Failure> {
-    let Some(id) = &member.id else { return Ok(()) };
-    let asked = check(hub, session, id, &mut member.was_refused).await;
+    let Some(id) = member.id.clone() else { return Ok(()) };
+    let asked = check(hub, session, &id, member).await;
     if let Err(Failure::Foreign(why)) = &asked {
         member.why.clone_from(why);
     }

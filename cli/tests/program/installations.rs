@@ -328,6 +328,33 @@ fn a_worker_that_runs_waits_until_the_database_is_recorded_again() {
     until("the job", || original.number(&format!("select count(*) from {schema}.job")) == 0);
 }
 
+/// Without the right to mark its queues, or with the order not to, a worker says so, and so does the doctor.
+#[test]
+fn a_worker_that_can_not_mark_its_queues_says_so_once() {
+    let Some((sandbox, original)) = installation() else { return };
+    sandbox.run_at(&original, &["broker", "apply"]).success();
+    let start = || {
+        let worker = Worker::start_in(sandbox.at(&original, &["worker"]).env("JOBWRIGHT_BROKER_DECLARE", "false"));
+        until("the worker", || worker.said().contains("ready"));
+        worker
+    };
+    let warning = "have no mark of an installation";
+    assert_eq!(sandbox.doctor_at(&original, "broker installation").0, "ok");
+    let worker = start();
+    until("the warning", || worker.said().contains(warning));
+    assert!(worker.said().contains("`jobwright broker claim`"), "{}", worker.said());
+    let (state, found) = sandbox.doctor_at(&original, "broker installation");
+    assert!(state == "warn" && found.contains("belong to nobody"), "{found}");
+    assert_eq!(worker.said().matches(warning).count(), 1, "{}", worker.said());
+    drop(worker);
+
+    sandbox.run_at(&original, &["broker", "claim"]).success();
+    let worker = start();
+    let consumers = || sandbox.doctor_at(&original, "broker consumers").1;
+    until("the worker to consume", || consumers().starts_with("1 consumer of"));
+    assert!(!worker.said().contains(warning), "{}", worker.said());
+}
+
 /// Of the queues that only executors take from, more consumers than living nodes means that others take too.
 #[test]
 fn the_doctor_compares_consumers_with_nodes() {

@@ -63,13 +63,14 @@ pub(super) async fn queues(settings: &Settings, broker: &Broker, known: &Known) 
     match broker.ownership(id).await {
         Err(error) => Finding::error(CHECK, error, "try again; see the broker's log"),
         Ok(Ownership::Own) => Finding::ok(CHECK, format!("the queues {prefix}.* belong to this one")),
-        Ok(Ownership::Unmarked) if settings.broker.declare => {
+        // Where nodes are alive, none of them was able to.
+        Ok(Ownership::Unmarked) if settings.broker.declare && known.nodes.is_none_or(|nodes| nodes == 0) => {
             Finding::ok(CHECK, format!("the queues {prefix}.* belong to nobody yet; the first worker marks them"))
         }
         Ok(Ownership::Unmarked) => Finding::warn(
             CHECK,
             format!("the queues {prefix}.* belong to nobody: an executor of a restored copy could take from them"),
-            "run `jobwright broker claim` once, as a user of the broker who may configure them",
+            "run `jobwright broker claim` once, as a user of the broker who may configure, write and read them",
         ),
         Ok(other) => {
             let whose = match other {
