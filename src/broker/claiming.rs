@@ -43,14 +43,22 @@ impl Broker {
                     delete(hub, &session, &mark).await?;
                 }
             }
-            mark(hub, &session, id).await?;
+            match mark(hub, &session, id).await {
+                // Another claim was faster.
+                Err(Failure::Differs(why)) => match look(hub, &session, id).await? {
+                    Ownership::Own => {}
+                    Ownership::Unmarked => return Err(Failure::Differs(why)),
+                    others @ Ownership::Other(_) => return Err(Failure::Foreign(refusal(hub, id, &others))),
+                },
+                marked => marked?,
+            }
             Ok(found)
         };
         claimed.await.map_err(|failure| match failure {
             Failure::Forbidden(why) => Error::new(
                 ErrorKind::Broker,
                 format!(
-                    "can't {TRIED}: {why}; run `jobwright broker claim` as a user who may configure and write {}.*",
+                    "can't {TRIED}: {why}; run `jobwright broker claim` as a user who may configure, write and read {}.*",
                     hub.config.prefix
                 ),
             ),

@@ -52,7 +52,7 @@ pub(super) async fn look(hub: &Hub, session: &Session, id: &str) -> Result<Owner
         Err(Failure::Missing(_)) => return Ok(Ownership::Unmarked),
         other => other?,
     }
-    // It exists, so declaring it again creates nothing.
+    // It existed just now, so declaring it again creates nothing, unless a take-over deletes it in between. Then this is what `mark` does first.
     match declare(hub, session, &mark, Some(&own), false).await {
         Ok(()) => Ok(Ownership::Own),
         Err(Failure::Differs(why)) => Ok(Ownership::Other(told(&why, &hub.names.owned_by(""), &own))),

@@ -88,8 +88,8 @@ impl Installation {
     /// Returns its id.
     ///
     /// # Errors
-    /// When the database is a copy, or was moved.
-    pub(crate) fn at_home(&self) -> Result<&str> {
+    /// When the database is a copy, or was moved. The message says how to go on.
+    pub fn at_home(&self) -> Result<&str> {
         if let (Some(id), true) = (&self.id, self.is_at_home()) {
             return Ok(id);
         }

@@ -169,6 +169,47 @@ async fn half_a_mark_is_made_whole() {
     site.unmark().await;
 }
 
+/// Of several that are given the queues at once, all but one are told whose the queues are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_claims_at_once_one_wins() {
+    let Some(site) = TestSite::short() else { return };
+    let brokers = [site.broker().await, site.broker().await];
+    for _ in 0..10 {
+        let (one, other) = tokio::join!(brokers[0].claim(ONE, false), brokers[1].claim(OTHER, false));
+        let ((Ok(_), Err(error)) | (Err(error), Ok(_))) = (one, other) else { panic!("not one of them was refused") };
+        assert_eq!(error.code(), "JW-INSTALLATION", "{error}");
+        assert!(error.to_string().contains("--take-over"), "{error}");
+        site.unmark().await;
+    }
+}
+
+/// The broker asks for more than the right to configure: an exchange with an alternate one is read from, and the alternate one is written to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_needs_the_right_to_configure_to_write_and_to_read() {
+    if crate::support::amqp_url().is_none() {
+        return;
+    }
+    let server = PrivateRabbit::start();
+    server.add_vhost("shop");
+    let (owner, own) = (r"^t.*\.owner$", r"^t.*\.owner\..+$");
+    let both = r"^t.*\.owner(\..+)?$";
+    for (user, rights) in [
+        ("enough", [both, own, owner]),
+        ("configures", [both, "^$", "^$"]),
+        ("writes", [both, own, "^$"]),
+        ("reads", [both, "^$", owner]),
+    ] {
+        server.add_user(user, "geheim", "shop", Some(rights));
+        let claimed = TestSite::at(server.url_as(user, "geheim", "shop")).broker().await.claim(ONE, false).await;
+        if user == "enough" {
+            assert_eq!(claimed.unwrap(), Ownership::Unmarked);
+        } else {
+            let error = claimed.unwrap_err().to_string();
+            assert!(error.contains("may configure, write and read"), "{user}: {error}");
+        }
+    }
+}
+
 /// Executors without the right to configure anything can't mark, and are refused all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn executors_without_the_right_to_configure_are_told_apart() {

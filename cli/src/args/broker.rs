@@ -34,7 +34,7 @@ pub(crate) enum BrokerCommand {
     Show(BrokerArgs),
     /// Mark the queues of the prefix as those of this database's installation. Workers that may configure them do it on their own.
     #[command(
-        after_help = "Executors of another installation are refused then, such as those of a restored copy. It needs the database, and a user of\nthe broker who may configure and write the names of the prefix.\n\nExample:\n  jobwright --amqp-url amqp://admin@host/vhost broker claim\n  jobwright broker claim --take-over"
+        after_help = "Executors of another installation are refused then, such as those of a restored copy. It needs the database, and a user of\nthe broker who may configure, write and read the names of the prefix.\n\nExample:\n  jobwright --amqp-url amqp://admin@host/vhost broker claim\n  jobwright broker claim --take-over"
     )]
     Claim(ClaimArgs),
     /// List rejected messages, resubmit them, or remove them.

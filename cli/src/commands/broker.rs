@@ -1,7 +1,6 @@
 //! `jobwright broker`.
 
 use jobwright::broker::{Ownership, TopologyItem, TopologyState};
-use jobwright::store::Installation;
 use jobwright::{Broker, ExternalQueue};
 use serde_json::{Value, json as value};
 
@@ -47,29 +46,33 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
 /// Marks the queues as those of this database's installation.
 async fn claim(settings: &Settings, args: &ClaimArgs) -> Result<(), Failure> {
     let admin = connect_database(settings).await?.admin();
-    let installation = admin.installation().await?.filter(Installation::is_at_home);
-    let Some(id) = installation.as_ref().and_then(|installation| installation.id.as_deref()) else {
-        return Err(Failure::Failed(format!(
-            "{} does not know its installation, or is a copy of another one's: see `jobwright doctor`",
-            admin.describe()
-        )));
-    };
+    let unknown = || Failure::Failed(format!("{} knows no installations", admin.describe()));
+    let installation = admin.installation().await?.ok_or_else(unknown)?;
+    let id = installation.at_home()?;
     let broker = connect(settings).await?;
     let before = broker.claim(id, args.take_over).await?;
     let prefix = &settings.broker.prefix;
-    let was = match &before {
-        Ownership::Own => "as before".to_owned(),
-        Ownership::Unmarked => "they had no mark".to_owned(),
-        Ownership::Other(Some(other)) => format!("no longer to {other}"),
-        _ => "no longer to another one".to_owned(),
+    // The id of another installation is cut short, or missing, as the broker told it.
+    let (word, other, was) = match &before {
+        Ownership::Own => ("own", None, "as before".to_owned()),
+        Ownership::Unmarked => ("unmarked", None, "they had no mark".to_owned()),
+        Ownership::Other(Some(other)) => ("other", Some(other), format!("no longer to {other}")),
+        _ => ("other", None, "no longer to another one".to_owned()),
     };
-    let short = installation.as_ref().map_or("", |installation| installation.short_id());
+    let short = installation.short_id();
     match args.output.output {
-        Format::Json => json(&value!({ "prefix": prefix, "installation": id, "before": was })),
+        Format::Json => json(&value!({ "prefix": prefix, "installation": id, "before": word, "other": other }))?,
         Format::Table => {
-            line(format!("{}: the queues {prefix}.* belong to the installation {short} ({was})", broker.describe()))
+            line(format!("{}: the queues {prefix}.* belong to the installation {short} ({was})", broker.describe()))?;
         }
     }
+    if word == "other" {
+        say(
+            "executors of the other installation that are connected still take from the queues, until they connect again: stop them, or close \
+             their connections",
+        );
+    }
+    Ok(())
 }
 
 /// The queues that should exist at the broker.

@@ -163,6 +163,7 @@ fn a_copy_takes_nothing_from_the_original() {
         }
         let (state, found) = sandbox.doctor_at(copy, "installation");
         assert!(state == "fail" && found.contains("no worker starts here"), "{found}");
+        sandbox.run_at(copy, &["broker", "claim"]).code(2).says("JW-INSTALLATION").says("`jobwright adopt`");
     }
     // Programs that start the copies again and again change nothing.
     let copies: Vec<_> = [&cloned, &restored]
@@ -200,6 +201,18 @@ fn a_copy_takes_nothing_from_the_original() {
     Done::from(apart).success().says("done=1 ");
     sandbox.rabbit().forget(&prefix);
     assert!(worker.said().contains("ready") && !worker.said().contains("is down"), "{}", worker.said());
+
+    let claimed = |database: &Database, take_over: &[&str]| {
+        let args = [&["broker", "claim", "--output", "json"], take_over].concat();
+        let done = sandbox.run_at(database, &args).success();
+        let document: Value = serde_json::from_str(&done.stdout).unwrap();
+        (document["before"].clone(), document["other"].clone(), done.stderr)
+    };
+    let (before, other, _) = claimed(&original, &[]);
+    assert!(before == "own" && other.is_null(), "{before} {other}");
+    let (before, other, said) = claimed(&cloned, &["--take-over"]);
+    assert!(before == "other" && other.as_str().is_some_and(|other| other.starts_with(&id)), "{before} {other}");
+    assert!(said.contains("that are connected"), "{said}");
 }
 
 /// A database that takes the place of the original keeps its id, and the queues at the broker with it.
