@@ -22,7 +22,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns 0 done, 1 failed, 2 usage, 3 not reachable, 4 jobs are left.
+    /// Returns 0 done, 1 failed, 2 usage or another installation, 3 not reachable, 4 jobs are left.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::OutputClosed => 0,

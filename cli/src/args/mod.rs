@@ -62,8 +62,8 @@ Configuration file (jobwright.toml):
   command = [\"sha256sum\"]
   timeout = \"10m\"
 
-Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the database or the broker can't be reached,
-4 (`worker --drain`) jobs are left that something holds back.
+Exit codes: 0 done, 1 failed, 2 usage or configuration, or the database or the queues belong to another installation,
+3 the database or the broker can't be reached, 4 (`worker --drain`) jobs are left that something holds back.
 
 Example:
   find . -type f | jobwright send --lines checksum
