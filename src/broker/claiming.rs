@@ -102,7 +102,7 @@ impl Broker {
         member.id.iter().flat_map(|id| [self.hub.names.owner(), own_name(&self.hub, id)]).collect()
     }
 
-    /// Takes the mark of the queues away, whosever it is.
+    /// Takes the mark of the queues away, of whichever installation it is.
     pub(super) async fn unmark(&self) -> Result<(), Failure> {
         let session = self.hub.session(Side::Consume)?;
         let mut marks = self.marks().await;

@@ -151,4 +151,4 @@ pub(super) async fn waiting(broker: &Broker) -> jobwright::Result<Vec<(String, u
 }
 
 /// What to do about it.
-pub(super) const TODO: &str = "`jobwright broker rejected list` says why; mend the cause, then `broker rejected resubmit`, or `drop` what nobody needs";
+pub(super) const TODO: &str = "`jobwright broker rejected list` says why; correct the cause, then `broker rejected resubmit`, or `drop` what nobody needs";

@@ -136,7 +136,7 @@ async fn ahead(messages: &Messages) -> Checked {
     }
     let todo = "look at the time synchronisation of the database's host. If its clock is behind now, nothing else is wrong; if it was ahead and \
                 is right, a running worker sets right what holds up work (after its start, when it sees the clock set, and every ten minutes). \
-                Timers that somebody asked for stay: `jobwright jobs list --state timer`, `jobs change ID --at …`";
+                Timers that were asked for stay: `jobwright jobs list --state timer`, `jobs change ID --at …`";
     Ok(Finding::warn(CHECK, some(&found, "; "), todo))
 }
 
@@ -149,8 +149,8 @@ async fn unreadable(messages: &Messages) -> Checked {
     let buried: Vec<_> = found.groups.iter().filter(|group| group.error.starts_with(UNREADABLE)).collect();
     let Some(example) = buried.first().map(|group| group.example) else { return Ok(Finding::ok(CHECK, "none")) };
     let count: u64 = buried.iter().map(|group| group.count).sum();
-    let todo = "somebody wrote to the tables by hand, or a payload is beyond what can be read: look with `jobwright jobs show`, mend who sends it, and \
-                send it anew; `jobwright jobs list --state dead --error \"can't be read: \"` lists them";
+    let todo = "a program or a person wrote to the tables by hand, or a payload is beyond what can be read: look with `jobwright jobs show`, \
+                correct the program that sends it, and send it again; `jobwright jobs list --state dead --error \"can't be read: \"` lists them";
     Ok(Finding::warn(CHECK, format!("{count} dead letters that can't be read, for instance {example}"), todo))
 }
 
@@ -171,7 +171,7 @@ async fn outbound(messages: &Messages) -> Checked {
     let more = if stuck >= OUTBOUND { " or more" } else { "" };
     let found = format!("{stuck}{more} have not got away for more than {}, for instance {example}", ago(PATIENCE));
     let todo = "is the broker there, and a worker that reaches it? One that is refused again and again, or is a dead letter, names a queue that it \
-                can't be sent to: `jobwright jobs show`, mend who asks for it, then `jobwright jobs cancel` or `delete`";
+                can't be sent to: `jobwright jobs show`, correct the program that asks for it, then `jobwright jobs cancel` or `delete`";
     Ok(Finding::warn(CHECK, found, todo))
 }
 

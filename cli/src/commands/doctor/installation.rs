@@ -114,6 +114,6 @@ pub(super) async fn consumers(settings: &Settings, broker: &Broker, known: &Know
         CHECK,
         format!("{said}: another consumer takes from it, and what that gets is missing here"),
         "if it stays so: look for the connection (`rabbitmqctl list_consumers`, the management page): an executor of another database with \
-         the same prefix, or a program of another hand. A node that has just died is counted for up to two heartbeats",
+         the same prefix, or a program that is not jobwright's. A node that has just died is counted for up to two heartbeats",
     )
 }
