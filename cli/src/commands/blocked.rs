@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jobwright::store::{EACH, JobFilter, JobState, Page, Rule, Scope as RuleScope};
+use jobwright::store::{EACH, JobDetail, JobFilter, JobState, Page, Rule, Scope as RuleScope};
 use jobwright::{Admin, JobId, Result};
 
 use super::drained::Scope;
@@ -11,7 +11,7 @@ use super::drained::Scope;
 const LOOKED_AT: usize = 100;
 /// Most jobs that are counted one by one.
 const COUNTED: usize = 10_000;
-/// What jobs are blocked on whose process died while they ran.
+/// The key of suspects: jobs whose process died while they ran.
 pub(super) const SUSPECTS: &str = "alone";
 /// Most keys that are named.
 const NAMED: usize = 3;
@@ -22,25 +22,78 @@ pub(super) struct Blockers {
     ids: BTreeSet<JobId>,
     /// The keys they wait for: the first few.
     keys: BTreeSet<String>,
+    /// What the rules know of the suspects among them.
+    suspects: BTreeSet<Subject>,
+}
+
+/// What the rules select a job by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Subject(Vec<(RuleScope, String)>);
+
+impl Subject {
+    fn of(job: &JobDetail) -> Self {
+        let (summary, options) = (&job.summary, &job.options);
+        let names = [
+            (RuleScope::Queue, Some(&summary.queue)),
+            (RuleScope::Kind, Some(&summary.kind)),
+            (RuleScope::Tenant, options.tenant.as_ref()),
+            (RuleScope::Key, options.limit_key.as_ref()),
+            (RuleScope::Group, options.group.as_ref()),
+        ];
+        Self(names.into_iter().filter_map(|(scope, name)| Some((scope, name?.clone()))).collect())
+    }
+
+    /// Returns a scope and name whose rule keeps it from starting until a person changes the rule. A pause of all applies to all, and any other
+    /// rule for all to those that have none of their own.
+    fn held(&self, rules: &[Rule]) -> Option<&(RuleScope, String)> {
+        self.0.iter().find(|(scope, name)| {
+            let of_scope = || rules.iter().filter(|rule| rule.scope == *scope);
+            let has_own = of_scope().any(|rule| rule.name == *name);
+            of_scope().any(|rule| {
+                let covers = rule.name == *name || rule.name == EACH && (rule.paused || !has_own);
+                covers && stops(rule)
+            })
+        })
+    }
+}
+
+/// Whether nothing starts under this rule.
+fn stops(rule: &Rule) -> bool {
+    rule.paused || rule.running == Some(0)
 }
 
 impl Blockers {
     /// Describes for people how many there are, and what they wait for.
     pub(super) fn describe(&self, rules: &[Rule]) -> String {
-        let named: Vec<String> = self.keys.iter().take(NAMED).map(|blocked_on| about(blocked_on, rules)).collect();
+        let about = |blocked_on: &String| {
+            if blocked_on == SUSPECTS { self.about_suspects(rules) } else { about(blocked_on, rules) }
+        };
+        let named: Vec<String> = self.keys.iter().take(NAMED).map(about).collect();
         let more = self.keys.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let some = if self.ids.len() >= COUNTED { " or more" } else { "" };
         format!("{}{some} left, blocked by {}{more}", self.ids.len(), named.join(", "))
     }
 
-    /// Whether some wait for a rate, which admits them when it is time, or for a node that runs nothing else.
+    fn about_suspects(&self, rules: &[Rule]) -> String {
+        let held: BTreeSet<String> = self
+            .suspects
+            .iter()
+            .filter_map(|subject| subject.held(rules))
+            .map(|(scope, name)| format!("; {scope} {name:?} is paused"))
+            .collect();
+        let named: String = held.into_iter().take(NAMED).collect();
+        format!("the death of their process (each runs alone{named})")
+    }
+
+    /// Whether some wait for a rate, which admits them when it is time, or are suspects that no rule holds: a node runs these when it runs nothing
+    /// else.
     pub(super) fn comes_by_itself(&self, rules: &[Rule]) -> bool {
-        self.keys.iter().any(|blocked_on| {
-            blocked_on == SUSPECTS
-                || rule(blocked_on, rules)
-                    .is_some_and(|rule| rule.rate.is_some() && !rule.paused && rule.running != Some(0))
-        })
+        self.suspects.iter().any(|subject| subject.held(rules).is_none())
+            || self
+                .keys
+                .iter()
+                .any(|blocked_on| rule(blocked_on, rules).is_some_and(|rule| rule.rate.is_some() && !stops(rule)))
     }
 }
 
@@ -55,12 +108,16 @@ pub(super) async fn blockers(admin: &Admin, scope: &Scope) -> Result<Option<Bloc
         let page = Page::new(COUNTED);
         ids.extend(admin.list(&filter, &page).await?.into_iter().map(|job| job.id));
     }
-    let mut keys = BTreeSet::new();
+    let (mut keys, mut suspects) = (BTreeSet::new(), BTreeSet::new());
     for id in ids.iter().take(LOOKED_AT) {
-        keys.extend(admin.show(*id).await?.and_then(|job| job.blocked_on));
+        let Some(job) = admin.show(*id).await? else { continue };
+        if job.blocked_on.as_deref() == Some(SUSPECTS) {
+            suspects.insert(Subject::of(&job));
+        }
+        keys.extend(job.blocked_on);
     }
     // If it is empty, none of them is blocked any more, and the caller checks again.
-    Ok((!keys.is_empty()).then_some(Blockers { ids, keys }))
+    Ok((!keys.is_empty()).then_some(Blockers { ids, keys, suspects }))
 }
 
 /// Splits a key into the kind of thing it belongs to, and its name.
@@ -84,12 +141,9 @@ fn rule<'a>(blocked_on: &str, rules: &'a [Rule]) -> Option<&'a Rule> {
 }
 
 fn about(blocked_on: &str, rules: &[Rule]) -> String {
-    if blocked_on == SUSPECTS {
-        return "the death of their process: each runs alone".to_owned();
-    }
     let Some((scope, name)) = parts(blocked_on) else { return format!("{blocked_on:?}") };
     let why = match rule(blocked_on, rules) {
-        Some(rule) if rule.paused || rule.running == Some(0) => "paused",
+        Some(rule) if stops(rule) => "paused",
         Some(rule) if rule.rate.is_some() => "at its rate",
         Some(_) => "at its limit",
         None if scope == RuleScope::Group => "held by a job that does not run here",

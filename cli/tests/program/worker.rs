@@ -9,6 +9,7 @@ on_both_stores!(
     draining_leaves_what_is_not_its_own,
     draining_runs_what_waits_for_its_group,
     draining_says_what_it_could_not_run,
+    draining_does_not_wait_for_paused_suspects,
     draining_waits_for_what_is_due,
     draining_waits_for_what_another_worker_runs,
     a_signal_lets_running_jobs_finish,
@@ -107,6 +108,37 @@ fn draining_says_what_it_could_not_run(sandbox: &Sandbox) {
     sandbox.run(&["rules", "put", "kind", "ours", "--rate", "1/500ms"]).success();
     sandbox.run(&["worker", "--drain"]).success();
     assert!(sandbox.list(&[]).is_empty());
+}
+
+/// Jobs whose process died run alone when it is their turn, unless a rule holds them.
+fn draining_does_not_wait_for_paused_suspects(sandbox: &Sandbox) {
+    sandbox.configure(
+        r#"
+        [handlers.slow]
+        command = ["sh", "-c", "touch started; until test -e go; do sleep 0.01; done"]
+        "#,
+    );
+    let slow = sandbox.send(&["slow"]);
+    let dies = sandbox.worker(&[]);
+    until("the job to start", || sandbox.file("started").exists());
+    dies.kill_9();
+    std::fs::write(sandbox.file("go"), "").unwrap();
+    let rule = |rule: &[&str]| drop(sandbox.run(&[&["rules", "put"], rule].concat()).success());
+    let pauses = [
+        (["queue", "default", "--paused", "true"], ["queue", "default", "--paused", "false"], "queue \"default\""),
+        (["kind", "*", "--running", "0"], ["kind", "*", "--running", "1"], "kind \"slow\""),
+    ];
+    for (pause, resume, held) in pauses {
+        rule(&pause);
+        let mut drain = sandbox.worker(&["--drain"]);
+        assert_eq!(drain.ended(), Some(4), "{}", drain.said());
+        let left = format!("1 left, blocked by the death of their process (each runs alone; {held} is paused)");
+        assert!(drain.said().contains(&left), "{}", drain.said());
+        assert_eq!(sandbox.show(&slow)["state"], "blocked");
+        rule(&resume);
+    }
+    sandbox.run(&["worker", "--drain"]).success();
+    sandbox.gone(&slow);
 }
 
 /// A timer that is due counts as work, even before it was promoted.
