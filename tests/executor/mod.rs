@@ -42,6 +42,7 @@ mod walks;
 cases! {
     suspects_alone {
         nothing_runs_beside_one
+        a_batch_does_not_keep_one_waiting
         limits_count_them
         an_executor_stops_in_the_middle
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobwright::store::{JobState, Rule, Scope};
-use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
+use jobwright::{BatchOptions, CommandExecutor, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{World, quick};
 
@@ -84,6 +84,30 @@ pub(crate) async fn nothing_runs_beside_one<W: World>(db: &W) {
     assert!(seen.most.load(Ordering::SeqCst) > 1, "nothing ever ran beside anything");
     for executor in [first, second] {
         assert_eq!(executor.shutdown(Duration::from_secs(20)).await.unwrap().refused, 0);
+    }
+}
+
+/// Jobs that wait for others to make a batch run as they are: nothing is claimed any more that could join them.
+pub(crate) async fn a_batch_does_not_keep_one_waiting<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let batches = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 4)
+        .handle_batch("gathers", BatchOptions::new(10).wait(Duration::from_secs(60)), |batch| {
+            Box::pin(async move { Ok(batch.all_done()) })
+        })
+        .start()
+        .await
+        .unwrap();
+    let gathers = messages.send(NewJob::json("gathers", &())).await.unwrap();
+    db.reaches(gathers, JobState::Running).await;
+    suspected(db, &messages, 1).await;
+    let seen = Arc::new(Seen::default());
+    let executor = counting::<W>(&messages, &seen).await;
+    crate::support::eventually(Duration::from_secs(45), async || seen.suspects.load(Ordering::SeqCst) == 1).await;
+    db.drained().await;
+    for executor in [batches, executor] {
+        executor.shutdown(Duration::from_secs(20)).await.unwrap();
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) trait Busy: Send + Sync {
 
 static NODES: Mutex<Vec<Weak<dyn Busy>>> = Mutex::new(Vec::new());
 static CLOSED: AtomicBool = AtomicBool::new(false);
-static OPENED: Notify = Notify::const_new();
+/// Notified when jobs may be claimed again, and when they may no more.
+static CHANGED: Notify = Notify::const_new();
 static TURN: Turn<()> = Turn::const_new(());
 
 /// Makes the jobs of a node count as running in this process.
@@ -47,14 +48,23 @@ pub(crate) fn is_open() -> bool {
 
 /// Waits until jobs may be claimed and started.
 pub(crate) async fn opened() {
+    changed_to(true).await;
+}
+
+/// Waits until no jobs may be claimed and started, because one is to run alone.
+pub(crate) async fn closed() {
+    changed_to(false).await;
+}
+
+async fn changed_to(open: bool) {
     loop {
-        let mut opened = std::pin::pin!(OPENED.notified());
+        let mut changed = std::pin::pin!(CHANGED.notified());
         // From here on it hears of it.
-        opened.as_mut().enable();
-        if is_open() {
+        changed.as_mut().enable();
+        if is_open() == open {
             return;
         }
-        opened.await;
+        changed.await;
     }
 }
 
@@ -78,6 +88,7 @@ impl Alone {
         let empty = async {
             let turn = TURN.lock().await;
             CLOSED.store(true, Ordering::SeqCst);
+            CHANGED.notify_waiters();
             let alone = Self { _turn: turn };
             for node in nodes() {
                 node.claims_ended().await;
@@ -99,6 +110,6 @@ impl Alone {
 impl Drop for Alone {
     fn drop(&mut self) {
         CLOSED.store(false, Ordering::SeqCst);
-        OPENED.notify_waiters();
+        CHANGED.notify_waiters();
     }
 }

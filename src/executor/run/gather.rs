@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::executor::handler::batch::BatchPlan;
 use crate::executor::handler::registry::Kind;
+use crate::executor::node::alone;
 use crate::executor::node::gathering::{Added, Member};
 use crate::executor::run::batch;
 use crate::executor::session::node_session::NodeSession;
@@ -31,7 +32,8 @@ pub(crate) fn gather<S: Store>(
             biased;
             members = &mut ready => members.ok(),
             () = tokio::time::sleep(wait) => None,
-            // No more jobs will come.
+            // No more jobs will come, and a job that is to run alone waits for these.
+            () = alone::closed() => None,
             () = node.stop_claiming.cancelled() => None,
         };
         let members = match complete.or_else(|| node.gathering.take(&key, number)) {
