@@ -1,6 +1,7 @@
 -- Makes jobs wait again, with their attempt given back, each only if this claim still owns the row. No id is given twice. See settle.sql
 -- for its shape.
 -- A job with a key is blocked on it again, and the key is unblocked: the lease under which the job was claimed may be gone already.
+-- A suspect (suspects.sql) waits for no key.
 -- :node::int8, :ids::uuid[], :versions::int8[], :error_texts::text[], :details::text[]
 with back as (
     update {schema}.job j
@@ -18,6 +19,6 @@ with back as (
     returning j.id, j.blocked_on
 ),
 unblocked as (
-    insert into {schema}.unblock (key) select distinct blocked_on from back where blocked_on is not null
+    insert into {schema}.unblock (key) select distinct blocked_on from back where blocked_on <> 'alone'
 )
 select id from back
