@@ -270,6 +270,7 @@ conformance! {
             no_other_claim_takes_them
             only_of_the_queues_and_kinds_that_are_asked_for
             deaths_in_company_prove_nothing
+            earlier_proofs_make_none_of_a_death_in_company
             who_dies_alone_is_quarantined
             a_retry_begins_anew
             an_end_of_the_attempt_clears_it

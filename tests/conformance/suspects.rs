@@ -106,6 +106,26 @@ pub(crate) async fn deaths_in_company_prove_nothing<T: TestDb>(db: &T) {
     assert!(detail.errors.iter().all(|error| !error.error.contains("alone")), "{:?}", detail.errors);
 }
 
+/// A job keeps its proofs when it is acquitted. If fewer are asked for since then, a death in company must not bury it.
+pub(crate) async fn earlier_proofs_make_none_of_a_death_in_company<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let sent = suspected(db, &store, 2).await;
+    for _ in 0..2 {
+        let node = store.node().await;
+        assert_eq!(take_suspect(&store, node).await.map(|job| job.id), Some(sent[0]));
+        db.bury(node).await;
+        let released = store.release_lost(100, NonZeroU32::new(3)).await.unwrap();
+        assert_eq!((released.waiting, released.dead), (1, 0));
+    }
+    assert_eq!(acquit(&store, &sent).await, ["default"]);
+    let released = dies_with(db, &store, 2).await;
+    assert_eq!((released.waiting, released.dead), (2, 0));
+    // The next death while it runs alone is one proof more than are asked for.
+    assert_eq!(dies_alone_with(db, &store, sent[0]).await.dead, 1);
+    let reason = store.detail(sent[0]).await.dead.unwrap().1;
+    assert_eq!(reason, "quarantined: its process died 3 times while it ran alone");
+}
+
 /// The killer is proven, and its neighbour, who died with it, is not.
 pub(crate) async fn who_dies_alone_is_quarantined<T: TestDb>(db: &T) {
     let store = db.jobs();
