@@ -107,6 +107,8 @@ impl<S: Store> NodeSession<S> {
         let completed = tokio::time::timeout(settings.call_timeout * 2, completing).await;
         abort.abort();
         let (completed, left) = (completed.is_ok(), completed.ok().and_then(Result::ok).unwrap_or_default());
+        // Outcomes are left only where the lease was lost, by now during the last step of a stop. A node that retires gives their jobs back.
+        let end = if left.is_empty() { end } else { SessionEnd::LeaseLost };
         drop(node);
         let _ = tokio::time::timeout(LET_GO, helpers.wait()).await;
         // A node with nothing in flight has no known job to give back. On the embedded store no claim can be under way either, because it
