@@ -29,7 +29,7 @@ pub trait Acquire: Send + Sync {
     /// Returns the best `limit` suspects that wait in these queues, are of these kinds (`None` = any), and may start as far as rules and time
     /// allow it: those that are paused, hidden or expired are left out. Limits that claims count are not looked at.
     ///
-    /// A suspect is a job whose process died while it ran, beside other jobs or nobody knows how ([`release_lost`](super::Recovery::release_lost)).
+    /// A suspect is a job whose process died while it ran, so that the job may be to blame ([`release_lost`](super::Recovery::release_lost)).
     /// It is blocked, and only [a claim of suspects](ClaimRequest::suspects) takes it. Given back, it is a suspect again. Any other end of its
     /// attempt clears it, because its process lives.
     async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>>;

@@ -1,4 +1,5 @@
--- As permit_running, for suspects that wait: those that were admitted hold what they were given.
+-- Selects suspects that wait and that come under a new limit, as permit_running does with running jobs: those that were admitted hold what they
+-- were given.
 select id, queue, kind, options
 from jobwright_blocked_job as job
 where blocked_on = 'alone' and admitted
