@@ -103,6 +103,10 @@ pub struct ClaimRequest<'a> {
 pub struct Suspect {
     /// The job.
     pub id: JobId,
+    /// The token of its last claim. Another node may have given its own claim the same one.
+    pub version: i64,
+    /// How many attempts are spent. While token and attempts stay the same, no process has died with it since.
+    pub attempt: u32,
     /// Its queue.
     pub queue: String,
     /// Its kind.

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TURN: Duration = Duration::from_secs(1);
 /// The least time for other jobs after that.
 const SHORT_REST: Duration = Duration::from_millis(200);
-/// The longest. A suspect that runs for an hour is followed by others soon enough.
+/// The longest time for other jobs. A suspect that runs for an hour is followed by others soon enough.
 const LONG_REST: Duration = Duration::from_secs(120);
 /// How long a suspect has the process for itself.
 const ALONE: Duration = Duration::from_secs(120);
@@ -79,27 +79,31 @@ impl<S: Store> Suspects<S> {
 
     /// Runs suspects until none is left that this node can run now.
     async fn turn(&mut self) -> Result<()> {
-        self.acquit(&self.handed_out().await?).await?;
+        let handed_out = self.handed_out().await?;
+        self.acquit(&handed_out).await?;
         loop {
             let mut found = self.found().await?;
-            let permits: Vec<JobId> = found.extract_if(.., |one| one.needs_permits).map(|one| one.id).collect();
-            self.acquit(&permits).await?;
             if found.is_empty() {
                 return Ok(());
             }
             if alone::is_busy() {
                 // An idle node comes first.
                 tokio::time::sleep(jitter(self.node.poll_interval)).await;
-                if self.found().await?.is_empty() {
+                found = self.found().await?;
+                if found.is_empty() {
                     return Ok(());
                 }
             }
             let began = Instant::now();
-            let ran = self.run_some(&found, began).await?;
-            let over = self.in_vain.too_long(Instant::now());
-            self.acquit(&over).await?;
-            self.in_vain.remove(&over);
+            let ran = self.run_some(&found, began).await;
+            if ran.is_err() {
+                self.in_vain.add(&found, began);
+            }
+            let acquitted = self.acquit_waiting_in_vain().await;
+            // Also after an error: claims that keep failing must not keep the process from other jobs.
             self.rest(began.elapsed()).await;
+            let ran = ran?;
+            acquitted?;
             if !ran {
                 // The next poll finds those that are left.
                 return Ok(());
@@ -107,11 +111,26 @@ impl<S: Store> Suspects<S> {
         }
     }
 
-    async fn found(&self) -> Result<Vec<Suspect>> {
+    /// Returns the suspects that this node may run alone now. Those that need permits are acquitted.
+    async fn found(&mut self) -> Result<Vec<Suspect>> {
         let queues: Vec<String> = self.node.queues.keys().cloned().collect();
         let able = self.node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open());
         let kinds: Vec<String> = able.map(|(name, _)| name.clone()).collect();
-        self.node.store.suspects(&queues, Some(&kinds), LOOKED_AT).await
+        let mut found = self.node.store.suspects(&queues, Some(&kinds), LOOKED_AT).await?;
+        self.in_vain.look(&found);
+        let permits: Vec<JobId> = found.extract_if(.., |one| one.needs_permits).map(|one| one.id).collect();
+        self.acquit(&permits).await?;
+        Ok(found)
+    }
+
+    /// Acquits those that waited in vain for too long.
+    async fn acquit_waiting_in_vain(&mut self) -> Result<()> {
+        if !self.in_vain.too_long(Instant::now()).is_empty() {
+            // By now another node may run one of them.
+            self.found().await?;
+        }
+        let over = self.in_vain.too_long(Instant::now());
+        self.acquit(&over).await
     }
 
     /// Returns suspects in queues whose jobs leave this program: no handler runs them any more, and only ordinary jobs are handed out.
@@ -124,17 +143,15 @@ impl<S: Store> Suspects<S> {
     /// Runs suspects one after the other while nothing else runs. Returns whether any ran.
     async fn run_some(&mut self, found: &[Suspect], began: Instant) -> Result<bool> {
         let now = Instant::now();
-        self.in_vain.look(found.iter().map(|suspect| suspect.id));
         let Some(alone) = Alone::begin(PATIENCE).await else {
-            for one in found {
-                self.in_vain.add(one.id, now);
-            }
+            self.in_vain.add(found, now);
             return Ok(false);
         };
         let (mut alone, mut ran) = (Some(alone), false);
         let mut none_of: Vec<(&str, &str)> = Vec::new();
-        for Suspect { id, queue, kind, .. } in found {
-            if !none_of.contains(&(queue, kind)) {
+        for suspect in found {
+            let Suspect { queue, kind, .. } = suspect;
+            if !none_of.contains(&(queue.as_str(), kind.as_str())) {
                 if let Some((job, running)) = self.claim(queue, kind).await? {
                     ran = true;
                     // The others have their turn later.
@@ -150,7 +167,7 @@ impl<S: Store> Suspects<S> {
                 }
                 none_of.push((queue, kind));
             }
-            self.in_vain.add(*id, now);
+            self.in_vain.add([suspect], now);
         }
         Ok(ran)
     }
@@ -218,13 +235,14 @@ impl<S: Store> Suspects<S> {
     }
 
     /// Makes suspects wait like any other job.
-    async fn acquit(&self, ids: &[JobId]) -> Result<()> {
+    async fn acquit(&mut self, ids: &[JobId]) -> Result<()> {
         if !ids.is_empty() {
             tracing::warn!(
                 ?ids,
                 "these jobs can't be run alone, though their process died while they ran; they run beside others now"
             );
             let acquitted = self.node.store.acquit(ids).await?;
+            self.in_vain.remove(ids);
             self.node.wakeup().notify(acquitted.queues.into_iter().map(Hint::Rescan));
         }
         Ok(())

@@ -25,6 +25,8 @@ pub(super) async fn suspects(
             let id: Uuid = rows::get(row, "id")?;
             Ok(Suspect {
                 id: id.into(),
+                version: rows::get(row, "version")?,
+                attempt: rows::attempts(rows::get(row, "attempt")?),
                 queue: rows::get(row, "queue")?,
                 kind: rows::get(row, "kind")?,
                 needs_permits: rows::get(row, "needs_permits")?,

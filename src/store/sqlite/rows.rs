@@ -133,9 +133,14 @@ fn nearest(micros: Micros) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 
+/// Reads a number of attempts, whatever another writer stored there.
+pub(super) fn attempts(row: &Row<'_>, column: &str) -> rusqlite::Result<u32> {
+    let count: i64 = row.get(column)?;
+    Ok(u32::try_from(count.max(0)).unwrap_or(u32::MAX))
+}
+
 /// Reads the columns that `list.sql` and `show.sql` have in common.
 pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSummary> {
-    let attempts = |column: &str| row.get::<_, i64>(column).map(|n| n.clamp(0, u32::MAX.into()) as u32);
     Ok(JobSummary {
         id: job_id(row, "id")?,
         seq: row.get("seq")?,
@@ -143,8 +148,8 @@ pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSum
         kind: row.get("kind")?,
         queue: row.get("queue")?,
         priority: row.get::<_, i64>("rank")?.saturating_neg().clamp(i16::MIN.into(), i16::MAX.into()) as i16,
-        attempt: attempts("attempt")?,
-        max_attempts: attempts("max_attempts")?,
+        attempt: attempts(row, "attempt")?,
+        max_attempts: attempts(row, "max_attempts")?,
         created_at: nearest(row.get("created_at")?),
         due_at: row.get::<_, Option<Micros>>("due_at")?.map(nearest),
         owner: row.get::<_, Option<i64>>("owner")?.map(NodeId),

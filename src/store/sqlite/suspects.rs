@@ -9,7 +9,7 @@ use super::error::Work;
 use super::history::Memory;
 use super::job_columns::JobPositions;
 use super::nodes::may_own;
-use super::rows::{count, job_id};
+use super::rows::{attempts, count, job_id};
 use super::settle::{RUNS_ALONE, dead_letter_unreadable};
 use super::shared::Shared;
 use super::statements::{Statement, statement};
@@ -47,6 +47,8 @@ impl Shared {
             let found = statement.query_map(params, |row| {
                 Ok(Suspect {
                     id: job_id(row, "id")?,
+                    version: row.get("version")?,
+                    attempt: attempts(row, "attempt")?,
                     queue: row.get("queue")?,
                     kind: row.get("kind")?,
                     needs_permits: row.get("needs_permits")?,

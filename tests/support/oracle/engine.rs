@@ -133,6 +133,8 @@ impl Acquire for Oracle {
         found.sort_unstable_by_key(|row| (row.rank(), row.seq));
         let found = found.into_iter().take(limit).map(|row| Suspect {
             id: row.message.id,
+            version: row.version,
+            attempt: row.attempt,
             queue: row.message.queue.clone(),
             kind: row.message.kind.clone(),
             needs_permits: false,

@@ -6,7 +6,7 @@
 -- expired ones, and hidden ones. Whether a limit that claims count has room, only a claim finds out.
 -- A limit that was set since may need permits, which only an admission pass gives, and only to ordinary jobs.
 -- :queues::text[], :kinds::text[], :limit::int8
-select c.id, c.queue, c.kind,
+select c.id, c.version::int8 as version, c.attempt, c.queue, c.kind,
        not c.admitted and exists (select from {schema}.rule r where (r.running is not null or r.rate is not null) and not {counted} and {covers:c}) as needs_permits
 from {schema}.job c
 where c.blocked_on = (select 'alone'::text) and c.share = '' and c.lock_owner is null

@@ -2,7 +2,7 @@
 -- them, and the index on blocked jobs finds them in their order. Those that no claim would take are left out, or nodes would empty themselves
 -- for them in vain: paused ones, those under a limit of nothing, and expired ones. A limit that was set since may need permits, which only
 -- an admission pass gives, and only to ordinary jobs.
-select id, queue, kind,
+select id, version, attempt, queue, kind,
        not admitted and exists (select 1 from jobwright_rule r where (r.running is not null or r.rate is not null) and {covers}) as needs_permits
 from jobwright_blocked_job as job
 where blocked_on = 'alone' and share = ''
