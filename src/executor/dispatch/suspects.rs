@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::backoff::{Reconnect, jitter};
@@ -25,6 +25,7 @@ use crate::error::{Result, warn_of};
 use crate::executor::dispatch::in_vain::InVain;
 use crate::executor::node::alone::{self, Alone};
 use crate::executor::node::limits::{Limit, Running};
+use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
 use crate::executor::run::start::start;
 use crate::executor::session::node_session::NodeSession;
@@ -41,6 +42,8 @@ const TURN: Duration = Duration::from_secs(1);
 const SHORT_REST: Duration = Duration::from_millis(200);
 /// The longest time for other jobs. A suspect that runs for an hour is followed by others soon enough.
 const LONG_REST: Duration = Duration::from_secs(120);
+/// How long a suspect waits for slots that are held for a claim.
+const SLOTS: Duration = Duration::from_millis(100);
 /// How long a suspect has the process for itself.
 const ALONE: Duration = Duration::from_secs(120);
 /// How often the store is asked to acquit a suspect whose row is locked.
@@ -152,12 +155,17 @@ impl<S: Store> Suspects<S> {
         for suspect in found {
             let Suspect { queue, kind, .. } = suspect;
             if !none_of.contains(&(queue.as_str(), kind.as_str())) {
-                if let Some((job, running)) = self.claim(queue, kind).await? {
+                // Before the claim: if this node stops, no job that was claimed may be left between the two.
+                let of_kind = self.node.registry.get(kind).and_then(|kind| kind.slots.as_ref());
+                let slots = slots(self.node.queues.get(queue), of_kind).await;
+                if let Some(slots) = slots
+                    && let Some((job, running)) = self.claim(queue, kind).await?
+                {
                     ran = true;
                     // The others have their turn later.
                     self.in_vain.clear();
                     alone = match alone {
-                        Some(alone) => self.run_alone(alone, job, running).await,
+                        Some(alone) => self.run_alone(alone, job, slots, running).await,
                         None => None,
                     };
                     if alone.is_none() || began.elapsed() >= TURN {
@@ -216,13 +224,16 @@ impl<S: Store> Suspects<S> {
 
     /// Runs a job. Nothing else starts before its end, or before its time alone is over. If this future is dropped meanwhile, because the node
     /// stops, that is still so.
-    async fn run_alone(&self, alone: Alone, job: Job, running: Option<Running>) -> Option<Alone> {
+    async fn run_alone(
+        &self,
+        alone: Alone,
+        job: Job,
+        (slot, kind_slot): HeldSlots,
+        running: Option<Running>,
+    ) -> Option<Alone> {
         let (id, store) = (job.id, self.node.store.clone());
         tracing::info!(%id, kind = job.kind, queue = job.queue, attempt = job.attempt, "runs alone: its process died while it ran before");
-        // A slot of its own: those of the queue belong to jobs that run beside each other.
-        if let Ok(slot) = Arc::new(Semaphore::new(1)).try_acquire_owned() {
-            start(&self.node, job, slot, None, running);
-        }
+        start(&self.node, job, slot, kind_slot, running);
         let over = tokio::spawn(async move {
             let acquit = || {
                 let store = store.clone();
@@ -258,6 +269,19 @@ impl<S: Store> Suspects<S> {
             }
         }
     }
+}
+
+/// A slot of a queue, and one of a kind that has a limit.
+type HeldSlots = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
+/// Takes a slot of the queue and of the kind, because other jobs may start beside a suspect that takes long. Nothing runs now, so all slots are
+/// free but for those that are held for a claim, which can't begin and gives them back. If they are held for long, a suspect has slots of its own.
+async fn slots(queue: Option<&Arc<Queue>>, kind: Option<&Arc<Semaphore>>) -> Option<HeldSlots> {
+    let of_queue = async { queue?.take(1).await };
+    let of_kind = async { kind?.clone().acquire_owned().await.ok() };
+    let (of_queue, of_kind) = tokio::join!(tokio::time::timeout(SLOTS, of_queue), tokio::time::timeout(SLOTS, of_kind));
+    let slot = of_queue.ok().flatten().or_else(|| Arc::new(Semaphore::new(1)).try_acquire_owned().ok())?;
+    Some((slot, of_kind.ok().flatten()))
 }
 
 /// Waits until nothing runs any more, or until other jobs may start beside a suspect that takes long. Returns whether it had the process for
@@ -321,6 +345,29 @@ mod tests {
         let at_last = ALONE + AGAIN * (TRIES - 1);
         assert_eq!(endless(|| Ok(acquitted(&[], 1))).await, (false, TRIES, at_last));
         assert_eq!(endless(|| Err(Error::invalid("no"))).await, (false, TRIES, at_last));
+    }
+
+    /// Or more jobs than the queue or the kind allows would run once others start beside it.
+    #[tokio::test(start_paused = true)]
+    async fn one_holds_slots_of_its_queue_and_kind() {
+        let (queue, kind) = (Arc::new(Queue::new("q".to_owned(), 2)), Arc::new(Semaphore::new(2)));
+        let held = slots(Some(&queue), Some(&kind)).await.unwrap();
+        assert_eq!((queue.free(), kind.available_permits()), (1, 1));
+        drop(held);
+        assert_eq!((queue.free(), kind.available_permits()), (2, 2));
+        // A dispatcher is about to claim.
+        let all = (queue.try_take(2), kind.clone().try_acquire_many_owned(2));
+        let soon = async {
+            tokio::time::sleep(SLOTS / 2).await;
+            drop(all);
+        };
+        let (held, ()) = tokio::join!(slots(Some(&queue), Some(&kind)), soon);
+        assert_eq!((queue.free(), kind.available_permits()), (1, 1));
+        drop(held);
+        // It goes on in any case.
+        let _all = (queue.try_take(2), kind.clone().try_acquire_many_owned(2));
+        assert!(slots(Some(&queue), Some(&kind)).await.is_some_and(|(_, of_kind)| of_kind.is_none()));
+        assert!(slots(None, None).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
