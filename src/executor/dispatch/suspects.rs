@@ -29,7 +29,7 @@ use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
 use crate::executor::run::start::start;
 use crate::executor::session::node_session::NodeSession;
-use crate::job::{Job, JobId};
+use crate::job::{EVENT_QUEUE, Job, JobId, REPLY_QUEUE};
 use crate::store::{Acquitted, ClaimRequest, Counted, Hint, Scope, Store, Suspect};
 
 /// How many suspects are read at once.
@@ -138,7 +138,16 @@ impl<S: Store> Suspects<S> {
 
     /// Returns suspects in queues whose jobs leave this program: no handler runs them any more, and only ordinary jobs are handed out.
     async fn handed_out(&self) -> Result<Vec<JobId>> {
-        let queues: Vec<String> = self.node.queue_wakeups.keys().cloned().collect();
+        let queues: Vec<String> = self
+            .node
+            .queue_wakeups
+            .keys()
+            .filter(|queue| ![EVENT_QUEUE, REPLY_QUEUE].contains(&queue.as_str()))
+            .cloned()
+            .collect();
+        if queues.is_empty() {
+            return Ok(Vec::new());
+        }
         let found = self.node.store.suspects(&queues, None, LOOKED_AT).await?;
         Ok(found.into_iter().map(|suspect| suspect.id).collect())
     }
