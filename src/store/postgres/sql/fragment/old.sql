@@ -49,7 +49,7 @@ old as materialized (
                              c.rank + 32767 + n.aged)) as steps
     from oldest c
     cross join lateral (
-        select case when jsonb_typeof(c.aged) = 'number' then least(greatest((c.aged #>> '{}')::numeric, 0), 65535)::int8 else 0 end as aged,
+        select case when jsonb_typeof(c.aged) = 'number' then least(greatest((c.aged #>> '{}'::text[])::numeric, 0), 65535)::int8 else 0 end as aged,
                least(greatest(c.created_at, statement_timestamp() - interval '10 years'), statement_timestamp() + interval '10 years') as since
     ) n
 )
