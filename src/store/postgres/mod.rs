@@ -3,8 +3,9 @@
 //! It has two pools: one for contexts, through whose connections users write, and a small one for the engine. Handlers that use up the
 //! first never stop a heartbeat. A third kind of connection, outside both pools, listens for hints.
 //!
-//! Every call is one statement (see `sql/`). It is prepared once per connection, or unnamed behind a transaction pooler. It has a deadline
-//! on both sides: the client's, and the server's `statement_timeout`.
+//! Every call is one statement. Those of a topic are sections of the file of SQL beside its Rust file (`statements.rs`). A statement is prepared
+//! once per connection, or unnamed behind a transaction pooler. It has a deadline on both sides: the client's, and the server's
+//! `statement_timeout`.
 
 mod admin;
 mod admission;
@@ -79,5 +80,5 @@ pub use self::database::Postgres;
 pub(crate) use self::driver_error::driver_kind;
 pub use self::lent::PgTransactionRef;
 pub use self::primaries::Primary;
-pub(in crate::store) use self::statements::{all_statements, rendered};
+pub(in crate::store) use self::statements::all_statements;
 pub use self::transaction::PgTransaction;
