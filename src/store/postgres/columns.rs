@@ -329,3 +329,9 @@ impl<'a> MessageColumns<'a> {
         Ok((inserted, xid))
     }
 }
+
+/// Returns the given ids if several statements write the messages. These ids must all be locked before the first statement. Returns `None`
+/// if no ids were given, or if a single statement handles them all.
+pub(super) fn in_parts<'a>(messages: &'a [JobMessage], parts: &[MessageColumns<'_>]) -> Option<GivenIds<'a>> {
+    if parts.len() < 2 { None } else { GivenIds::of(messages) }
+}

@@ -225,6 +225,9 @@ statements! {
     "nodes.sql":
         register_node, heartbeat, server, retire_node, wait_for_node, report_broker, report_left_alone, takes_writes,
         node_heartbeats, declare_dead, release_lost, lost, lost_terminating, owners, idle_nodes, idle_of, forget_nodes;
+    "outcomes.sql":
+        complete, complete_at, complete_holding, complete_keyed, put_off, handlers_ended, stale_claims, keep_vanished,
+        record_progress, progress;
     "receive.sql": submission_digests, receive, remember_submissions;
     "reconcile.sql": orphaned_permits, unblock_stuck, reclaim_permits, left_keys, prune_keys;
     "retry.sql": count, count_some, retry, retry_spread;
@@ -232,9 +235,7 @@ statements! {
     "schedules.sql":
         schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
         schedule_lock, schedule_fired;
-    "settle.sql":
-        complete, complete_at, complete_holding, complete_keyed, settle, release, put_off, held_jobs, handlers_ended,
-        stale_claims, keep_vanished, record_progress, progress;
+    "settle.sql": settle, release, held_jobs;
     "testing.sql": travel;
     "transaction.sql": remove, remove_and_lease, remove_all, keep_result;
     "unreadable.sql": rehearse_release, readable, rehearse_claim, dead_letter_unreadable, park_unreadable;
