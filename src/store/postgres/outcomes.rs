@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::database::Postgres;
 use super::shared::Shared;
-use super::types::{JsonParam, JsonText, has_key, holds, tid};
+use super::types::{JsonParam, JsonText, tid};
 use super::{group_claim, rows, settle};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobId, NodeId};
@@ -19,7 +19,7 @@ use crate::store::{GroupClaim, GroupsClaimed, HeldJob, JobProgress, Outcomes, Pr
 #[async_trait]
 impl Outcomes for Postgres {
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-        let leaves = |fence: &Fence| holds(fence.location) || has_key(fence.location);
+        let leaves = |fence: &Fence| fence.location.holds_permits || fence.location.holds_key;
         if fences.iter().all(|fence| !leaves(fence)) {
             return complete_at(&self.0, node, fences).await;
         }
@@ -111,9 +111,9 @@ async fn complete_at(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Re
         return complete_by_id(shared, node, fences).await;
     };
     let (ids, versions) = rows::fence_columns(fences);
-    let holding = fences.iter().any(|fence| holds(fence.location));
+    let holding = fences.iter().any(|fence| fence.location.holds_permits);
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![&node.0, &ids, &versions, &places];
-    let statement = if fences.iter().any(|fence| has_key(fence.location)) {
+    let statement = if fences.iter().any(|fence| fence.location.holds_key) {
         params.push(&holding);
         &shared.sql.complete_keyed
     } else if holding {
