@@ -17,10 +17,9 @@ use crate::executor::node::alone;
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
-use crate::executor::run::start::start;
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::node_session::Node;
 use crate::job::Job;
-use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};
+use crate::store::{Allowed, ClaimRequest, Claimed, Counted};
 
 /// The most jobs claimed with one statement.
 const BATCH: usize = 500;
@@ -43,10 +42,10 @@ struct Ready {
 }
 
 /// The dispatcher of one queue.
-pub(crate) struct Dispatcher<S: Store> {
-    node: Arc<NodeSession<S>>,
+pub(crate) struct Dispatcher {
+    node: Arc<Node>,
     queue: Arc<Queue>,
-    groups: Vec<Group<S>>,
+    groups: Vec<Group>,
     /// The revisions of the rules, and of the kinds that this node leaves alone, that the groups were made for.
     revision: (u64, u64),
     /// The number of passes over the groups. Each pass begins with another group: a limit they share may have capacity for one of them
@@ -56,8 +55,8 @@ pub(crate) struct Dispatcher<S: Store> {
     ready: Vec<Ready>,
 }
 
-impl<S: Store> Dispatcher<S> {
-    pub(crate) fn new(node: Arc<NodeSession<S>>, queue: Arc<Queue>) -> Self {
+impl Dispatcher {
+    pub(crate) fn new(node: Arc<Node>, queue: Arc<Queue>) -> Self {
         let revision = revision(&node);
         let groups = groups(&node, &queue, Vec::new());
         Self { node, queue, groups, revision, passes: 0, ready: Vec::new() }
@@ -347,18 +346,18 @@ async fn gather_under(limits: &[Arc<Limit>]) {
 }
 
 /// Returns the revisions of what the groups depend on.
-fn revision<S: Store>(node: &NodeSession<S>) -> (u64, u64) {
+fn revision(node: &Node) -> (u64, u64) {
     (node.limits.revision(), node.breakers.revision())
 }
 
-fn start_all<S: Store>(node: &Arc<NodeSession<S>>, ready: &mut Vec<Ready>) {
+fn start_all(node: &Arc<Node>, ready: &mut Vec<Ready>) {
     for Ready { job, slot, kind_slot, running } in ready.drain(..) {
-        start(node, job, slot, kind_slot, running);
+        node.start(job, slot, kind_slot, running);
     }
 }
 
 /// Takes the free slots of a kind that has a limit, at most `most`.
-fn take_kind_slots<S: Store>(kind: &Kind<S>, most: usize) -> Option<OwnedSemaphorePermit> {
+fn take_kind_slots(kind: &Kind, most: usize) -> Option<OwnedSemaphorePermit> {
     let slots = kind.slots.as_ref()?;
     let free = u32::try_from(slots.available_permits().min(most)).ok().filter(|free| *free > 0)?;
     slots.clone().try_acquire_many_owned(free).ok()

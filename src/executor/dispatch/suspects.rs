@@ -27,10 +27,9 @@ use crate::executor::node::alone::{self, Alone};
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
-use crate::executor::run::start::start;
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::node_session::Node;
 use crate::job::{EVENT_QUEUE, Job, JobId, REPLY_QUEUE};
-use crate::store::{Acquitted, ClaimRequest, Counted, Hint, Scope, Store, Suspect};
+use crate::store::{Acquitted, ClaimRequest, Counted, Hint, Scope, Suspect};
 
 /// How many suspects are read at once.
 const LOOKED_AT: usize = 100;
@@ -52,7 +51,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const TRIES: u32 = 10;
 
 /// Runs suspects until the node stops claiming.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>) {
+pub(crate) async fn run(node: Arc<Node>) {
     let stop = node.stop_claiming.clone();
     let suspects = Suspects { node, in_vain: InVain::default() };
     tokio::select! {
@@ -61,16 +60,16 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>) {
     }
 }
 
-struct Suspects<S: Store> {
-    node: Arc<NodeSession<S>>,
+struct Suspects {
+    node: Arc<Node>,
     in_vain: InVain,
 }
 
-impl<S: Store> Suspects<S> {
+impl Suspects {
     async fn work(mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(5));
         loop {
-            self.node.suspects_hint.notified().await;
+            self.node.signals.suspects.notified().await;
             while let Err(error) = self.turn().await {
                 warn_of!(error, "suspects could not be run; trying again");
                 self.node.claim_failed(&error);
@@ -117,7 +116,7 @@ impl<S: Store> Suspects<S> {
     /// Returns the suspects that this node may run alone now. Those that need permits are acquitted.
     async fn found(&mut self) -> Result<Vec<Suspect>> {
         let queues: Vec<String> = self.node.queues.keys().cloned().collect();
-        let able = self.node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open());
+        let able = self.node.kinds.iter().filter(|(_, kind)| !kind.breaker.is_open());
         let kinds: Vec<String> = able.map(|(name, _)| name.clone()).collect();
         let mut found = self.node.store.suspects(&queues, Some(&kinds), LOOKED_AT).await?;
         self.in_vain.look(&found);
@@ -165,7 +164,7 @@ impl<S: Store> Suspects<S> {
             let Suspect { queue, kind, .. } = suspect;
             if !none_of.contains(&(queue.as_str(), kind.as_str())) {
                 // Before the claim: if this node stops, no job that was claimed may be left between the two.
-                let of_kind = self.node.registry.get(kind).and_then(|kind| kind.slots.as_ref());
+                let of_kind = self.node.kinds.get(kind).and_then(|kind| kind.slots.as_ref());
                 let slots = slots(self.node.queues.get(queue), of_kind).await;
                 if let Some(slots) = slots
                     && let Some((job, running)) = self.claim(queue, kind).await?
@@ -242,7 +241,7 @@ impl<S: Store> Suspects<S> {
     ) -> Option<Alone> {
         let (id, store) = (job.id, self.node.store.clone());
         tracing::info!(%id, kind = job.kind, queue = job.queue, attempt = job.attempt, "runs alone: its process died while it ran before");
-        start(&self.node, job, slot, kind_slot, running);
+        self.node.start(job, slot, kind_slot, running);
         let over = tokio::spawn(async move {
             let acquit = || {
                 let store = store.clone();
@@ -263,7 +262,7 @@ impl<S: Store> Suspects<S> {
             );
             let acquitted = self.node.store.acquit(ids).await?;
             self.in_vain.remove(ids);
-            self.node.wakeup().notify(acquitted.queues.into_iter().map(Hint::Rescan));
+            self.node.wakeup.notify(acquitted.queues.into_iter().map(Hint::Rescan));
         }
         Ok(())
     }

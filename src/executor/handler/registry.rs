@@ -21,6 +21,7 @@ use crate::executor::node::cancellations::CancelSignal;
 use crate::executor::node::slots::Slots;
 use crate::executor::{Command, JobContext, KindOptions};
 use crate::job::{HandlerResult, Job, JobError};
+use crate::message::MessageServices;
 use crate::store::Store;
 
 /// What a handler gets to run one attempt.
@@ -38,22 +39,32 @@ pub(crate) trait Handler<S: Store>: Send + Sync {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult>;
 }
 
-/// A kind of job, ready to run.
-pub(crate) struct Kind<S: Store> {
-    pub(crate) handler: Arc<dyn Handler<S>>,
+/// A kind of job that this process can run.
+pub(crate) struct Kind {
     pub(crate) options: KindOptions,
     /// Bounds how many run at the same time, if the kind has its own limit.
     pub(crate) slots: Option<Arc<Semaphore>>,
     /// Whether this node can run it at the moment.
     pub(crate) breaker: Arc<Breaker>,
+    /// Whether its jobs are run in batches.
+    pub(crate) is_batched: bool,
+}
+
+/// All kinds, by each of their names.
+pub(crate) type Kinds = HashMap<String, Arc<Kind>>;
+
+/// A kind with what runs its jobs.
+pub(crate) struct KindHandler<S: Store> {
+    pub(crate) kind: Arc<Kind>,
+    /// Makes the units of work of its handler.
+    pub(crate) messages: MessageServices<S>,
+    /// The code of the program.
+    pub(crate) program: Arc<dyn Handler<S>>,
     /// The middleware around the handler, in this order.
     pub(crate) layers: Arc<[Arc<dyn Layer>]>,
     /// How its jobs are run in batches, if they are.
     pub(crate) batch: Option<Arc<BatchPlan<S>>>,
 }
-
-/// All kinds, by each of their names.
-pub(crate) type Registry<S> = HashMap<String, Arc<Kind<S>>>;
 
 /// Values for handlers, one of each type.
 #[derive(Default, Clone)]
@@ -157,7 +168,7 @@ where
 }
 
 /// Returns the kinds that may run in the slot of another job: those without a limit on this node and without a batch to wait for.
-pub(crate) fn chainable_kinds<S: Store>(registry: &Registry<S>) -> Vec<String> {
-    let may_follow = |kind: &Kind<S>| kind.slots.is_none() && kind.batch.is_none();
-    registry.iter().filter(|(_, kind)| may_follow(kind)).map(|(name, _)| name.clone()).collect()
+pub(crate) fn chainable_kinds(kinds: &Kinds) -> Vec<String> {
+    let may_follow = |kind: &Kind| kind.slots.is_none() && !kind.is_batched;
+    kinds.iter().filter(|(_, kind)| may_follow(kind)).map(|(name, _)| name.clone()).collect()
 }

@@ -10,5 +10,6 @@ pub(crate) mod gathering;
 pub(crate) mod in_flight;
 pub(crate) mod limits;
 pub(crate) mod queue;
+pub(crate) mod signals;
 pub(crate) mod slots;
 pub(crate) mod stats;

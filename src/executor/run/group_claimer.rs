@@ -4,18 +4,16 @@ use std::sync::{Arc, Weak};
 
 use crate::error::Error;
 use crate::executor::outcome::group_run::{GroupClaimer, GroupRun, NextClaim};
-use crate::executor::run::group_runner;
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::node_session::Node;
 use crate::job::Job;
-use crate::store::Store;
 
 /// Returns the node as the completer uses it. The reference does not keep the node alive.
-pub(crate) fn claimer<S: Store>(node: &Arc<NodeSession<S>>) -> Weak<dyn GroupClaimer> {
+pub(crate) fn claimer(node: &Arc<Node>) -> Weak<dyn GroupClaimer> {
     let claimer: Arc<dyn GroupClaimer> = node.clone();
     Arc::downgrade(&claimer)
 }
 
-impl<S: Store> GroupClaimer for NodeSession<S> {
+impl GroupClaimer for Node {
     fn begin_claim(&self) -> Option<NextClaim> {
         // The token comes first: a node that stops claiming then waits for the workers.
         let worker = self.workers.token();
@@ -37,7 +35,7 @@ impl<S: Store> GroupClaimer for NodeSession<S> {
 
     fn start(&self, jobs: Vec<Job>, group_run: GroupRun) {
         if let Some(node) = self.me() {
-            self.workers.spawn(group_runner::run(node, jobs, group_run));
+            self.work.clone().start_group_run(node, jobs, group_run);
         }
     }
 }

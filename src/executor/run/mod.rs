@@ -6,7 +6,7 @@ pub(crate) mod end;
 pub(crate) mod gather;
 pub(crate) mod group_claimer;
 pub(crate) mod group_runner;
+pub(crate) mod handlers;
 pub(crate) mod rollback;
-pub(crate) mod start;
 pub(crate) mod timeout;
 pub(crate) mod worker;

@@ -1,49 +1,86 @@
-//! The state of one node session.
+//! The state of one node session, and the seam between it and the handlers.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::broker::Broker;
+use crate::codec::Codecs;
 use crate::error::{Error, ErrorKind};
-use crate::executor::handler::external_queue::outbound;
-use crate::executor::handler::registry::Registry;
-use crate::executor::node::alone;
+use crate::executor::handler::registry::Kinds;
 use crate::executor::node::breaker::Breakers;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::gathering::Gathering;
 use crate::executor::node::in_flight::InFlight;
-use crate::executor::node::limits::CountedLimits;
+use crate::executor::node::limits::{CountedLimits, Running};
 use crate::executor::node::queue::Queue;
+use crate::executor::node::signals::Signals;
+use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::Counters;
 use crate::executor::outcome::completer::Completions;
 use crate::executor::outcome::failure_policy::FailurePolicy;
-use crate::executor::session::settings::Settings;
-use crate::job::NodeId;
-use crate::message::{MessageServices, WakeUp};
-use crate::store::{JobStore, Store};
+use crate::executor::outcome::group_run::GroupRun;
+use crate::job::{Job, Limits, NodeId};
+use crate::message::WakeUp;
+use crate::store::JobStore;
+
+/// What runs the jobs that a node has claimed. The handlers behind it know the store's type, because their transactions have it; what claims
+/// jobs, and what records their outcomes, does not.
+pub(crate) trait Work: Send + Sync {
+    /// Starts a job in these slots, on a task of its own.
+    fn start(&self, node: &Arc<Node>, job: Job, slots: Arc<Slots>);
+
+    /// Starts jobs of a group in the slots of the group run, one after the other, on one task.
+    fn start_group_run(self: Arc<Self>, node: Arc<Node>, jobs: Vec<Job>, group_run: GroupRun);
+}
 
 /// What all tasks of one node session share.
-pub(crate) struct NodeSession<S: Store> {
+pub(crate) struct Node {
     pub(crate) id: NodeId,
+    /// A reference to itself, for handoffs that may outlive the borrow.
+    pub(crate) this: Weak<Self>,
+
+    // What it reaches.
     pub(crate) store: Arc<dyn JobStore>,
-    pub(crate) messages: MessageServices<S>,
-    pub(crate) registry: Arc<Registry<S>>,
+    pub(crate) broker: Option<Arc<Broker>>,
+    pub(crate) wakeup: Arc<WakeUp>,
+    pub(crate) codecs: Codecs,
+    /// What is demanded of the jobs that are sent.
+    pub(crate) job_limits: Limits,
+    /// Whether it takes in jobs that external producers submit.
+    pub(crate) intake: bool,
+    pub(crate) poll_interval: Duration,
+
+    // What it runs.
+    pub(crate) kinds: Arc<Kinds>,
     /// Kinds that this node can't run at the moment.
     pub(crate) breakers: Arc<Breakers>,
+    pub(crate) failure_policy: Arc<FailurePolicy>,
+    pub(crate) work: Arc<dyn Work>,
+    pub(crate) workers: TaskTracker,
+    /// Jobs that are being gathered into batches for their handler.
+    pub(crate) gathering: Gathering,
+
+    // What it may run at the same time.
     pub(crate) queues: HashMap<String, Arc<Queue>>,
+    /// Whether rules exist that limit or pause jobs. Then admission must check what arrives.
+    pub(crate) limited: Arc<AtomicBool>,
+    /// The limits that claims count.
+    pub(crate) limits: Arc<CountedLimits>,
+    /// Kinds that may run next in the slot of another job of their group.
+    pub(crate) chainable_kinds: Vec<String>,
+
+    // What it has at the moment, and what became of it.
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) completions: Completions,
     pub(crate) counters: Arc<Counters>,
-    /// Jobs that are being gathered into batches for their handler.
-    pub(crate) gathering: Gathering,
-    pub(crate) workers: TaskTracker,
-    pub(crate) poll_interval: Duration,
-    pub(crate) failure_policy: Arc<FailurePolicy>,
+
+    // What ends it.
     /// Cancelled when the node must claim no more.
     pub(crate) stop_claiming: CancellationToken,
     /// Cancelled when this node can't go on: the database does not know it, though its heartbeat may disagree, or one of its tasks
@@ -53,73 +90,28 @@ pub(crate) struct NodeSession<S: Store> {
     pub(crate) cancel: CancellationToken,
     /// Cancels the handlers of single jobs.
     pub(crate) cancellations: Arc<Cancellations>,
-    pub(crate) timer_hint: Arc<Notify>,
-    pub(crate) expiry_hint: Arc<Notify>,
-    pub(crate) schedule_hint: Arc<Notify>,
-    pub(crate) suspects_hint: Arc<Notify>,
-    /// Whether rules exist that limit or pause jobs. Then admission must check what arrives.
-    pub(crate) limited: Arc<AtomicBool>,
-    /// The limits that claims count.
-    pub(crate) limits: Arc<CountedLimits>,
+
+    // What wakes its tasks.
+    pub(crate) signals: Signals,
     /// Wakes the senders that put jobs of a queue on the broker.
     pub(crate) queue_wakeups: HashMap<String, Notify>,
-    /// Kinds that may run next in the slot of another job of their group.
-    pub(crate) chainable_kinds: Vec<String>,
-    /// A reference to itself, for handoffs that may outlive the borrow.
-    pub(crate) this: Weak<Self>,
 }
 
-impl<S: Store> NodeSession<S> {
-    /// `chainable_kinds`: kinds that may run next in the slot of another job of their group.
-    pub(crate) fn new(
-        settings: &Settings<S>,
-        id: NodeId,
-        completions: Completions,
-        chainable_kinds: Vec<String>,
-        stop: &CancellationToken,
-    ) -> Arc<Self> {
-        let queue =
-            |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
-        let cancel = CancellationToken::new();
-        let in_flight: Arc<InFlight> = Arc::default();
-        alone::register(in_flight.busy());
-        Arc::new_cyclic(|this| Self {
-            id,
-            store: settings.messages.shared.jobs.clone(),
-            messages: settings.messages.clone(),
-            chainable_kinds,
-            registry: settings.registry.clone(),
-            breakers: settings.breakers.clone(),
-            queues: settings.queues.iter().map(queue).collect(),
-            in_flight,
-            completions,
-            counters: settings.counters.clone(),
-            gathering: Gathering::default(),
-            workers: TaskTracker::new(),
-            poll_interval: settings.poll_interval,
-            failure_policy: settings.failure_policy.clone(),
-            stop_claiming: stop.child_token(),
-            refused: CancellationToken::new(),
-            cancellations: Arc::new(Cancellations::new(cancel.clone(), settings.cancel_grace)),
-            cancel,
-            timer_hint: Arc::default(),
-            expiry_hint: Arc::default(),
-            schedule_hint: Arc::default(),
-            suspects_hint: Arc::default(),
-            limited: Arc::default(),
-            limits: Arc::default(),
-            queue_wakeups: outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
-            this: this.clone(),
-        })
-    }
-
-    pub(crate) fn wakeup(&self) -> &Arc<WakeUp> {
-        &self.messages.shared.wakeup
-    }
-
+impl Node {
     /// Returns a strong reference to itself, while one exists.
     pub(crate) fn me(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
+    }
+
+    /// Starts a job that this node owns, in these slots. `running`: the limits that its claim counted.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        job: Job,
+        slot: OwnedSemaphorePermit,
+        kind_slot: Option<OwnedSemaphorePermit>,
+        running: Option<Running>,
+    ) {
+        self.work.start(self, job, Slots::new(slot, kind_slot, running));
     }
 
     /// Handles a failed claim.
@@ -142,7 +134,7 @@ impl<S: Store> NodeSession<S> {
 
     /// Returns whether there is a broker that delivers nothing at the moment.
     pub(crate) fn cut_off(&self) -> bool {
-        self.messages.broker().is_some_and(|broker| !broker.is_up())
+        self.broker.as_ref().is_some_and(|broker| !broker.is_up())
     }
 
     /// Waits until there may be something to send to the broker, for `patience` at most.

@@ -12,16 +12,15 @@ use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::node_session::Node;
 use crate::panic::text;
-use crate::store::Store;
 
 /// Longest pause before a helper that panicked is restarted. One that ran for longer than this is restarted soon.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-impl<S: Store> NodeSession<S> {
+impl Node {
     /// Wraps a task that claims. If it panics, the node ends and registers again, and nothing is returned.
-    pub(crate) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = T::Output> + Send + use<T, S>
+    pub(crate) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = T::Output> + Send + use<T>
     where
         T: Future<Output: Default> + Send,
     {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,7 +15,7 @@ use crate::executor::maintenance::admission::Admission;
 use crate::executor::maintenance::clock::{self, ClockRepair};
 use crate::executor::maintenance::expiry::Expiry;
 use crate::executor::maintenance::external_leases::ExternalLeases;
-use crate::executor::maintenance::look_ahead::{LookAhead, MaintenanceSignals};
+use crate::executor::maintenance::look_ahead::LookAhead;
 use crate::executor::maintenance::monitor::{LockMonitor, MonitorConfig};
 use crate::executor::maintenance::periodic::Driver;
 use crate::executor::maintenance::pruner::{self, Pruner};
@@ -24,11 +23,11 @@ use crate::executor::maintenance::reconciler::{self, Reconciler};
 use crate::executor::maintenance::scheduler::Scheduler;
 use crate::executor::maintenance::timers::Timers;
 use crate::executor::maintenance::{kinds, listener, usage_reporter};
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::node_session::Node;
 use crate::executor::session::settings::Settings;
 use crate::executor::session::tasks::again;
 use crate::message::local::LocalExecutor;
-use crate::store::{Hint, Store};
+use crate::store::Hint;
 
 /// What helpers start with, besides their node.
 struct HelperDeps {
@@ -36,39 +35,33 @@ struct HelperDeps {
     patience: MonitorConfig,
     /// Queues of the table whose jobs are sent to the broker.
     outbound: Vec<String>,
-    /// Notified when an external worker is late.
-    late: Arc<Notify>,
-    /// Notified when a clock was set.
-    stepped: Arc<Notify>,
     /// The deadline of one call to the store.
     straggler: Duration,
     quit: CancellationToken,
 }
 
 /// Starts a helper. The future must not keep the node alive.
-type Begin<S> = fn(&Arc<NodeSession<S>>, &HelperDeps) -> BoxFuture<'static, ()>;
+type Begin = fn(&Arc<Node>, &HelperDeps) -> BoxFuture<'static, ()>;
 
-impl<S: Store> NodeSession<S> {
+impl Node {
     /// Starts the tasks that run beside dispatchers, workers and completer, until `quit`.
-    pub(crate) fn start_helpers(self: &Arc<Self>, settings: &Settings<S>, quit: &CancellationToken) -> TaskTracker {
+    pub(crate) fn start_helpers(self: &Arc<Self>, settings: &Settings, quit: &CancellationToken) -> TaskTracker {
         let local: Arc<dyn LocalExecutor> = self.clone();
         let deps = Arc::new(HelperDeps {
             local: Arc::downgrade(&local),
             patience: MonitorConfig { lease: settings.node.lease, quarantine: settings.quarantine },
             outbound: outbound(&settings.external).collect(),
-            late: Arc::default(),
-            stepped: Arc::default(),
             straggler: settings.call_timeout,
             quit: quit.clone(),
         });
-        self.wakeup().register(deps.local.clone());
+        self.wakeup.register(deps.local.clone());
         let helpers = TaskTracker::new();
-        let start = |name, begin: Begin<S>| {
+        let start = |name, begin: Begin| {
             let (node, deps) = (self.this.clone(), deps.clone());
             let begin = move |restarted: bool| {
                 let node = node.upgrade()?;
                 if restarted {
-                    node.check_everything(&deps);
+                    node.check_everything();
                 }
                 Some(begin(&node, &deps))
             };
@@ -84,7 +77,7 @@ impl<S: Store> NodeSession<S> {
             kinds::run(node.this.clone(), node.breakers.clone(), with.quit.clone()).boxed()
         });
         start_maintenance(&start);
-        start("the state of the broker", |node, with| match node.messages.broker() {
+        start("the state of the broker", |node, with| match &node.broker {
             Some(broker) => {
                 let (local, quit) = (with.local.clone(), with.quit.clone());
                 broker::mode::follow(broker.clone(), node.store.clone(), node.id, local, quit).boxed()
@@ -104,7 +97,7 @@ impl<S: Store> NodeSession<S> {
         start("reconciliation", |node, with| {
             let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
             async move {
-                let released = || node.wakeup().notify([Hint::Any]);
+                let released = || node.wakeup.notify([Hint::Any]);
                 node.in_flight.reconcile(node.store.clone(), node.id, straggler, released, quit).await;
             }
             .boxed()
@@ -114,25 +107,24 @@ impl<S: Store> NodeSession<S> {
     }
 
     /// Wakes all helpers.
-    fn check_everything(&self, deps: &HelperDeps) {
+    fn check_everything(&self) {
         self.hint(&Hint::Any);
         self.in_flight.suspect();
         self.in_flight.ended_handlers.check();
-        for signal in [&self.schedule_hint, &deps.late, &deps.stepped, &self.limits.ended] {
-            signal.notify_one();
-        }
+        self.signals.notify_all();
+        self.limits.ended.notify_one();
     }
 }
 
 /// Starts the periodic tasks.
-fn start_maintenance<S: Store>(start: &impl Fn(&'static str, Begin<S>)) {
+fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
     start("timers", |node, with| {
-        let task = Timers { store: node.store.clone(), wakeup: node.wakeup().clone() };
-        Driver::new(node.poll_interval, node.timer_hint.clone(), with.quit.clone()).drive(task).boxed()
+        let task = Timers { store: node.store.clone(), wakeup: node.wakeup.clone() };
+        Driver::new(node.poll_interval, node.signals.timers.clone(), with.quit.clone()).drive(task).boxed()
     });
     start("expiry", |node, with| {
-        let task = Expiry { store: node.store.clone(), wakeup: node.wakeup().clone() };
-        Driver::new(node.poll_interval, node.expiry_hint.clone(), with.quit.clone()).drive(task).boxed()
+        let task = Expiry { store: node.store.clone(), wakeup: node.wakeup.clone() };
+        Driver::new(node.poll_interval, node.signals.expiry.clone(), with.quit.clone()).drive(task).boxed()
     });
     start("admission", |node, with| {
         let task = Admission::new(node, with.outbound.clone());
@@ -140,41 +132,32 @@ fn start_maintenance<S: Store>(start: &impl Fn(&'static str, Begin<S>)) {
         Driver::new(node.poll_interval, signal, with.quit.clone()).drive(task).boxed()
     });
     start("the scheduler", |node, with| {
-        let task = Scheduler::new(node.store.clone(), node.wakeup().clone(), node.poll_interval);
-        Driver::new(node.poll_interval, node.schedule_hint.clone(), with.quit.clone()).drive(task).boxed()
+        let task = Scheduler::new(node.store.clone(), node.wakeup.clone(), node.poll_interval);
+        Driver::new(node.poll_interval, node.signals.schedules.clone(), with.quit.clone()).drive(task).boxed()
     });
     start("the lock monitor", |node, with| {
-        let task = LockMonitor::new(node.store.clone(), node.id, node.wakeup().clone(), with.patience);
+        let task = LockMonitor::new(node.store.clone(), node.id, node.wakeup.clone(), with.patience);
         let driver = Driver::new(with.patience.interval(), Arc::default(), with.quit.clone());
         driver.retry(with.patience.interval()).drive(task).boxed()
     });
     start("leases of external workers", |node, with| {
-        let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup().clone() };
-        let driver = Driver::new(with.patience.lease, with.late.clone(), with.quit.clone());
+        let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup.clone() };
+        let driver = Driver::new(with.patience.lease, node.signals.external.clone(), with.quit.clone());
         driver.retry(with.patience.interval()).drive(task).boxed()
     });
     start("the clock", |node, with| {
         let task =
-            ClockRepair { store: node.store.clone(), schedules: node.store.clone(), wakeup: node.wakeup().clone() };
-        let driver = Driver::new(clock::INTERVAL, with.stepped.clone(), with.quit.clone());
+            ClockRepair { store: node.store.clone(), schedules: node.store.clone(), wakeup: node.wakeup.clone() };
+        let driver = Driver::new(clock::INTERVAL, node.signals.clock.clone(), with.quit.clone());
         driver.retry(clock::INTERVAL / 20).drive_after(ClockRepair::first(), task).boxed()
     });
     start("maintenance", |node, with| {
-        let signals = MaintenanceSignals {
-            timers: node.timer_hint.clone(),
-            expiry: node.expiry_hint.clone(),
-            admission: node.in_flight.admission_due.clone(),
-            schedules: node.schedule_hint.clone(),
-            external: with.late.clone(),
-            suspects: node.suspects_hint.clone(),
-            clock: with.stepped.clone(),
-        };
-        let task = LookAhead::new(node.store.clone(), signals, node.poll_interval);
+        let task = LookAhead::new(node.store.clone(), node.signals.clone(), node.poll_interval);
         let driver = Driver::new(node.poll_interval, Arc::default(), with.quit.clone());
         driver.drive_after(jitter(node.poll_interval), task).boxed()
     });
     start("the reconciler", |node, with| {
-        let task = Reconciler::new(node.store.clone(), node.wakeup().clone());
+        let task = Reconciler::new(node.store.clone(), node.wakeup.clone());
         let driver = Driver::new(reconciler::INTERVAL, Arc::default(), with.quit.clone());
         driver.retry(reconciler::INTERVAL).drive_after(Reconciler::first(), task).boxed()
     });

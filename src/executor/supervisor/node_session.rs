@@ -17,31 +17,31 @@ use crate::executor::node::in_flight::InFlight;
 use crate::executor::outcome::completer::Completer;
 use crate::executor::outcome::unrecorded::Unrecorded;
 use crate::executor::run::group_claimer::claimer;
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::session::node_session::Node;
 use crate::executor::session::settings::Settings;
 use crate::executor::supervisor::drain::{Drain, SessionEnd};
 use crate::executor::supervisor::heartbeat::{Heartbeat, Liveness};
 use crate::job::NodeId;
-use crate::store::{Hint, Hints, Leases, Store};
+use crate::store::{Hint, Hints, Leases};
 
 /// How long a node with nothing in flight waits for the embedded database to record that it leaves.
 const IDLE: Duration = Duration::from_secs(1);
 
-impl<S: Store> NodeSession<S> {
+impl Node {
     /// Runs a registered node until `stop` is cancelled or its lease is lost. `started` gets the node's jobs in flight. Returns how it ended,
     /// and the outcomes that are known and not recorded, which are to be recorded before the node is retired.
     ///
     /// # Errors
     /// [`Replaced`](crate::ErrorKind::Replaced): the database is gone, so no other session can go on either.
     pub(crate) async fn run(
-        settings: &Settings<S>,
+        settings: &Settings,
         (id, since): (NodeId, Instant),
         stop: &CancellationToken,
         started: impl FnOnce(Arc<InFlight>),
     ) -> Result<(SessionEnd, Vec<Unrecorded>)> {
-        let store = settings.messages.shared.jobs.clone();
+        let store = settings.store.clone();
         let (completions, inbox) = Completer::channel();
-        let node = Self::new(settings, id, completions, chainable_kinds(&settings.registry), stop);
+        let node = settings.node(id, completions, chainable_kinds(&settings.kinds), stop);
         // Asked at the start and not at the first heartbeat: by then it may be another server.
         let asked = tokio::time::timeout(settings.node.lease / 10, store.identity()).await;
         let server = asked.ok().and_then(Result::ok).flatten();
@@ -63,7 +63,7 @@ impl<S: Store> NodeSession<S> {
             node: id,
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
-            wakeup: node.messages.shared.wakeup.clone(),
+            wakeup: node.wakeup.clone(),
             next: claimer(&node),
             finish: finish.clone(),
             lost: heartbeat.lost().clone(),
@@ -74,7 +74,7 @@ impl<S: Store> NodeSession<S> {
             dispatchers.spawn(node.watched("a dispatcher", Dispatcher::new(node.clone(), queue.clone()).run()));
         }
         dispatchers.spawn(node.watched("suspects", suspects::run(node.clone())));
-        if let Some(broker) = node.messages.broker() {
+        if let Some(broker) = &node.broker {
             broker::start::start(&node, broker, &settings.external, &dispatchers);
         }
         dispatchers.close();

@@ -132,7 +132,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "an-error-is-stored-in-plain",
         "src/executor/run/end.rs",
-        "Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))",
+        "Completion::Settled(node.codecs.settlement(settlement, &job.kind, &job.queue))",
         "if $on { Completion::Settled(settlement) } else { $was }",
         "binary(system) & test(/^executor::/) & test(/nothing_of_a_sealed_job_is_stored_in_plain/)",
     ),

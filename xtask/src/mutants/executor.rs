@@ -223,8 +223,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "schedules-are-only-found-by-maintenance",
         "src/executor/dispatch/handoff.rs",
-        "Hint::Schedule => self.schedule_hint.notify_one(),",
-        "Hint::Schedule => if !$on { self.schedule_hint.notify_one() },",
+        "Hint::Schedule => self.signals.schedules.notify_one(),",
+        "Hint::Schedule => if !$on { self.signals.schedules.notify_one() },",
         "binary(system) & test(/^executor::/) & test(/one_that_is_put_is_heard_of/)",
     ),
     of(
@@ -362,7 +362,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "spent-attempts-run-again",
-        "src/executor/run/start.rs",
+        "src/executor/run/handlers.rs",
         "if job.attempt > job.max_attempts {",
         "if job.attempt > job.max_attempts && !$on {",
         "binary(system) & test(/^executor::/) & test(/one_that_can_not_end_waits/)",

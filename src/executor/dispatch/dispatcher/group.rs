@@ -11,8 +11,8 @@ use crate::executor::dispatch::scan::{Scan, ScanPlan};
 use crate::executor::handler::registry::Kind;
 use crate::executor::node::limits::Limit;
 use crate::executor::node::queue::Queue;
-use crate::executor::session::node_session::NodeSession;
-use crate::store::{Scope, Store};
+use crate::executor::session::node_session::Node;
+use crate::store::Scope;
 
 /// How soon a limit that allowed no more is asked again at first: other nodes' jobs may have ended.
 const REFUSED: Duration = Duration::from_millis(20);
@@ -21,10 +21,10 @@ const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
 /// Kinds that are claimed together: all without their own limit, or one that has a limit. So a node never takes more jobs of a limited kind
 /// than it can start.
-pub(crate) struct Group<S: Store> {
+pub(crate) struct Group {
     pub(crate) kinds: Vec<String>,
     /// The kind, if it has a limit on this node.
-    pub(crate) limited: Option<Arc<Kind<S>>>,
+    pub(crate) limited: Option<Arc<Kind>>,
     /// The kind's limit across all nodes, which its claims count.
     kind_limit: Option<Arc<Limit>>,
     /// The limit of the queue and that of the kind, always in this order: their locks are taken in it.
@@ -44,10 +44,10 @@ pub(crate) struct Group<S: Store> {
     pub(crate) scan: Scan,
 }
 
-impl<S: Store> Group<S> {
+impl Group {
     fn new(
         kinds: Vec<String>,
-        limited: Option<Arc<Kind<S>>>,
+        limited: Option<Arc<Kind>>,
         queue_limit: Option<&Arc<Limit>>,
         kind_limit: Option<Arc<Limit>>,
     ) -> Self {
@@ -144,10 +144,10 @@ impl<S: Store> Group<S> {
 }
 
 /// Returns the groups of the kinds that a node can run, under the present rules. Groups with the same kinds as before keep their scan.
-pub(crate) fn groups<S: Store>(node: &NodeSession<S>, queue: &Queue, mut before: Vec<Group<S>>) -> Vec<Group<S>> {
+pub(crate) fn groups(node: &Node, queue: &Queue, mut before: Vec<Group>) -> Vec<Group> {
     let queue_limit = node.limits.of(Scope::Queue, &queue.name, &node.queues);
-    let mut groups: Vec<Group<S>> = Vec::new();
-    for (name, kind) in node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open()) {
+    let mut groups: Vec<Group> = Vec::new();
+    for (name, kind) in node.kinds.iter().filter(|(_, kind)| !kind.breaker.is_open()) {
         let kind_limit = node.limits.of(Scope::Kind, name, &node.queues);
         let limited = kind.slots.as_ref().map(|_| kind);
         let known = groups.iter_mut().find(|group| {
@@ -176,11 +176,10 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::Postgres;
     use crate::executor::node::limits::{CountedLimits, Running};
 
     /// Makes two groups under the limit of the queue, each also under the given limit of its kind, if any.
-    fn groups(kinds: [Option<&str>; 2]) -> [Group<Postgres>; 2] {
+    fn groups(kinds: [Option<&str>; 2]) -> [Group; 2] {
         let queues: HashMap<_, _> = [("q".to_owned(), Arc::new(Queue::new("q".to_owned(), 10)))].into();
         let limits = CountedLimits::default();
         let kind = |name: &str| (Scope::Kind, name.to_owned());
@@ -192,7 +191,7 @@ mod tests {
     }
 
     /// Claims and is refused. Returns whether a job has ended meanwhile.
-    fn refuse(group: &mut Group<Postgres>) -> bool {
+    fn refuse(group: &mut Group) -> bool {
         group.asks();
         group.was_refused(None, Instant::now());
         group.wait_for_ends("q")
