@@ -12,13 +12,14 @@ use crate::error::{Error, Result};
 use crate::executor::handler::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan};
 use crate::executor::handler::middleware::{Layer, Middleware};
 use crate::executor::handler::registry::{
-    BlockingHandler, CommandHandler, ContextHandler, Handler, JobHandler, Kind, KindHandler, Kinds, States,
+    BlockingHandler, CommandHandler, ContextHandler, Handler, JobHandler, KindHandler, States,
 };
 use crate::executor::handler::single::Single;
-use crate::executor::node::breaker::{Breakers, Check};
-use crate::executor::outcome::failure_policy::FailurePolicy;
+use crate::executor::kinds::breaker::{Breakers, Check};
+use crate::executor::kinds::failure_policy::FailurePolicy;
+use crate::executor::kinds::kind::{Kind, Kinds};
+use crate::executor::lifecycle::settings::Settings;
 use crate::executor::run::handlers::Handlers;
-use crate::executor::session::settings::Settings;
 use crate::executor::{Classifier, Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
 use crate::job::{DEFAULT_QUEUE, HandlerResult, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;

@@ -9,11 +9,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::lifecycle::supervise::supervise;
 use crate::executor::maintenance::kinds;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::stats::ExecutorStats;
-use crate::executor::session::settings::Settings;
-use crate::executor::supervisor::supervise::supervise;
 use crate::message::MessageServices;
 use crate::store::Store;
 

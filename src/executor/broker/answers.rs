@@ -12,9 +12,9 @@ use crate::executor::broker::bisect;
 use crate::executor::broker::mode::{BATCH, alive};
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
 use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::kinds::failure_policy::RetryDecision;
+use crate::executor::node::Node;
 use crate::executor::node::stats::add;
-use crate::executor::outcome::failure_policy::RetryDecision;
-use crate::executor::session::node_session::Node;
 use crate::job::{Fence, Job, JobError, JobMessage, REPLY_QUEUE, ReportKey};
 use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Verdict};
 

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 use crate::broker::{Broker, Direct, Outgoing};
 use crate::executor::broker::isolating_publisher::Row;
 use crate::executor::broker::relay_outcome::{RelayOutcome, record};
-use crate::executor::session::node_session::Node;
+use crate::executor::node::Node;
 
 /// Publishes messages as they arrive, up to `most` over one connection, until the sender is dropped.
 pub(crate) async fn run(node: &Node, broker: &Broker, mut waiting: mpsc::Receiver<(Row, Outgoing)>, most: usize) {

@@ -14,9 +14,9 @@ use crate::executor::broker::batch_sizer::BatchSizer;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, pause, refusal};
 use crate::executor::broker::mode::up;
 use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::node::Node;
 use crate::executor::node::cancellations::LET_GO;
 use crate::executor::node::stats::add;
-use crate::executor::session::node_session::Node;
 use crate::job::{Fence, HandOutNumber, JobId};
 use crate::store::{Hint, Settlement, Verdict};
 

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, BrokerMode};
 use crate::error::Result;
-use crate::executor::session::node_session::Node;
+use crate::executor::node::Node;
 use crate::job::NodeId;
 use crate::message::local::LocalExecutor;
 use crate::store::{Hint, Leases};

@@ -15,7 +15,7 @@ use crate::executor::broker::direct;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row};
 use crate::executor::broker::mode::up;
 use crate::executor::broker::relay_outcome::{RelayOutcome, record};
-use crate::executor::session::node_session::Node;
+use crate::executor::node::Node;
 use crate::job::{Job, REPLY_QUEUE};
 use crate::store::{ClaimRequest, ScanRange};
 

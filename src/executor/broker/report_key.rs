@@ -3,7 +3,7 @@
 use tokio::sync::OnceCell;
 
 use crate::error::Result;
-use crate::executor::session::node_session::Node;
+use crate::executor::node::Node;
 use crate::job::ReportKey;
 
 /// The key, cached for one node session.

@@ -12,12 +12,12 @@ use self::group::{Group, groups};
 use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::dispatch::scan::ScanPlan;
-use crate::executor::handler::registry::Kind;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
-use crate::executor::session::node_session::Node;
 use crate::job::Job;
 use crate::store::{Allowed, ClaimRequest, Claimed, Counted};
 

@@ -1,4 +1,4 @@
-//! Asks whether this node can run its kinds, and lets those run again that it left alone for a while: see `node/breaker.rs`.
+//! Asks whether this node can run its kinds, and lets those run again that it left alone for a while: see `kinds/breaker.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::node::breaker::{Breaker, Breakers};
-use crate::executor::session::node_session::Node;
+use crate::executor::kinds::breaker::{Breaker, Breakers};
+use crate::executor::node::Node;
 
 /// How long a check may take. Its file system may hang.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -8,12 +8,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::executor::node::completion::{Completion, Completions};
+use crate::executor::node::group_run::{GroupClaimer, GroupRun};
 use crate::executor::node::in_flight::{GroupLease, InFlight};
 use crate::executor::node::stats::{Counters, add};
-pub(crate) use crate::executor::outcome::completion::{Completion, Completions};
-use crate::executor::outcome::group_run::{GroupClaimer, GroupRun};
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::recording::{Record, Recorded, Recorder};
-use crate::executor::outcome::unrecorded::Unrecorded;
 use crate::executor::outcome::waiting::Waiting;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::message::WakeUp;

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Reconnect;
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::executor::node::in_flight::InFlight;
-use crate::executor::outcome::unrecorded::Unrecorded;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{MAX_HIDDEN, Outcomes, Settlement, Verdict};
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::executor::handler::registry::Kind;
-use crate::executor::node::breaker::Refused;
+use crate::executor::kinds::breaker::Refused;
+use crate::executor::kinds::failure_policy::RetryDecision;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
+use crate::executor::node::completion::Completion;
 use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::add;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::outcome::failure_policy::RetryDecision;
-use crate::executor::session::node_session::Node;
 use crate::job::{HandlerResult, Job, JobError, Outcome, TraceContext};
 use crate::store::{Settlement, Verdict};
 

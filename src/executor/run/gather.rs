@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::executor::handler::batch::{BatchOptions, BatchPlan};
-use crate::executor::handler::registry::{Kind, KindHandler};
+use crate::executor::handler::registry::KindHandler;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::gathering::{Added, Member};
 use crate::executor::run::batch;
-use crate::executor::session::node_session::Node;
 use crate::store::Store;
 
 /// Returns how many jobs make a batch. A larger batch could never fill, and would always wait in vain.

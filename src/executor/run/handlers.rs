@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::executor::groups::runner::{self, Attempts};
 use crate::executor::handler::registry::KindHandler;
+use crate::executor::node::completion::Completion;
 use crate::executor::node::gathering::Member;
+use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::outcome::group_run::GroupRun;
+use crate::executor::node::{Node, Work};
 use crate::executor::run::gather::gather;
-use crate::executor::run::group_runner::{self, Attempts};
 use crate::executor::run::worker;
-use crate::executor::session::node_session::{Node, Work};
 use crate::job::Job;
 use crate::store::Store;
 
@@ -46,7 +46,7 @@ impl<S: Store> Work for Handlers<S> {
     }
 
     fn start_group_run(self: Arc<Self>, node: Arc<Node>, jobs: Vec<Job>, group_run: GroupRun) {
-        node.workers.clone().spawn(group_runner::run(node, self, jobs, group_run));
+        node.workers.clone().spawn(runner::run(node, self, jobs, group_run));
     }
 }
 

@@ -5,14 +5,14 @@ use super::{Mutant, of};
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-copy-asks-nobody",
-        "src/executor/session/settings.rs",
+        "src/executor/lifecycle/settings.rs",
         "        self.know_installation().await?;",
         "        if !$on { self.know_installation().await?; }",
         "package(jobwright-cli) & test(/installations::a_copy_takes_nothing/)",
     ),
     of(
         "a-lost-lease-asks-nobody",
-        "src/executor/session/settings.rs",
+        "src/executor/lifecycle/settings.rs",
         "by now another server may answer.\n        let id = self.installation_at_home().await?;",
         "by now another server may answer.\n        let id = if $on { None } else { self.installation_at_home().await? };",
         "package(jobwright-cli) & test(/installations::a_worker_that_runs_waits/)",

@@ -96,7 +96,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-a-node-can-not-run-costs-an-attempt",
-        "src/executor/outcome/failure_policy.rs",
+        "src/executor/kinds/failure_policy.rs",
         "RetryAdvice::NotHere => RetryDecision::NotHere,",
         "RetryAdvice::NotHere => if $on { RetryDecision::Later(Duration::ZERO) } else { RetryDecision::NotHere },",
         "binary(system) & test(/^executor::/) & test(/not_here::/)",
@@ -110,14 +110,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "no-job-is-itself-the-cause",
-        "src/executor/node/breaker.rs",
+        "src/executor/kinds/breaker.rs",
         "if refusals.disproved > EXCUSED {",
         "if refusals.disproved > EXCUSED && !$on {",
         "package(jobwright) & test(/a_job_that_others_disprove/)",
     ),
     of(
         "a-delay-from-outside-takes-the-place-of-the-policy",
-        "src/executor/outcome/failure_policy.rs",
+        "src/executor/kinds/failure_policy.rs",
         "RetryDecision::Later(self.delay(job, kind).max(delay))",
         "RetryDecision::Later(if $on { delay } else { self.delay(job, kind).max(delay) })",
         "package(jobwright) & test(/a_delay_that_is_asked_for/)",

@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-a-lost-lease-left-is-dropped",
-        "src/executor/supervisor/supervise.rs",
+        "src/executor/lifecycle/supervise.rs",
         "                left = unrecorded;\n",
         "                left = if $on { Vec::new() } else { unrecorded };\n",
         "binary(system) & test(/^faults::faults_unrecorded::/)",

@@ -89,7 +89,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "idle-nodes-wait-for-the-database",
-        "src/executor/supervisor/node_session.rs",
+        "src/executor/lifecycle/session.rs",
         "let patience = if idle { IDLE } else { Duration::MAX };",
         "let patience = if idle && !$on { IDLE } else { Duration::MAX };",
         "package(jobwright-cli) & test(/^access::/) & test(/an_idle_worker_stops_at_once/)",

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use crate::backoff::jitter;
 use crate::error::Error;
 use crate::executor::dispatch::scan::{Scan, ScanPlan};
-use crate::executor::handler::registry::Kind;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
 use crate::executor::node::limits::Limit;
 use crate::executor::node::queue::Queue;
-use crate::executor::session::node_session::Node;
 use crate::store::Scope;
 
 /// How soon a limit that allowed no more is asked again at first: other nodes' jobs may have ended.

@@ -10,8 +10,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::backoff::jitter;
 use crate::executor::broker;
+use crate::executor::groups::admission::Admission;
+use crate::executor::groups::usage_reporter;
 use crate::executor::handler::external_queue::outbound;
-use crate::executor::maintenance::admission::Admission;
+use crate::executor::lifecycle::settings::Settings;
 use crate::executor::maintenance::clock::{self, ClockRepair};
 use crate::executor::maintenance::expiry::Expiry;
 use crate::executor::maintenance::external_leases::ExternalLeases;
@@ -22,10 +24,9 @@ use crate::executor::maintenance::pruner::{self, Pruner};
 use crate::executor::maintenance::reconciler::{self, Reconciler};
 use crate::executor::maintenance::scheduler::Scheduler;
 use crate::executor::maintenance::timers::Timers;
-use crate::executor::maintenance::{kinds, listener, usage_reporter};
-use crate::executor::session::node_session::Node;
-use crate::executor::session::settings::Settings;
-use crate::executor::session::tasks::again;
+use crate::executor::maintenance::{kinds, listener};
+use crate::executor::node::Node;
+use crate::executor::node::tasks::again;
 use crate::message::local::LocalExecutor;
 use crate::store::Hint;
 
@@ -43,77 +44,73 @@ struct HelperDeps {
 /// Starts a helper. The future must not keep the node alive.
 type Begin = fn(&Arc<Node>, &HelperDeps) -> BoxFuture<'static, ()>;
 
-impl Node {
-    /// Starts the tasks that run beside dispatchers, workers and completer, until `quit`.
-    pub(crate) fn start_helpers(self: &Arc<Self>, settings: &Settings, quit: &CancellationToken) -> TaskTracker {
-        let local: Arc<dyn LocalExecutor> = self.clone();
-        let deps = Arc::new(HelperDeps {
-            local: Arc::downgrade(&local),
-            patience: MonitorConfig { lease: settings.node.lease, quarantine: settings.quarantine },
-            outbound: outbound(&settings.external).collect(),
-            straggler: settings.call_timeout,
-            quit: quit.clone(),
-        });
-        self.wakeup.register(deps.local.clone());
-        let helpers = TaskTracker::new();
-        let start = |name, begin: Begin| {
-            let (node, deps) = (self.this.clone(), deps.clone());
-            let begin = move |restarted: bool| {
-                let node = node.upgrade()?;
-                if restarted {
-                    node.check_everything();
-                }
-                Some(begin(&node, &deps))
-            };
-            helpers.spawn(again(name, quit.clone(), begin));
+/// Starts the tasks that run beside dispatchers, workers and completer, until `quit`.
+pub(crate) fn start(node: &Arc<Node>, settings: &Settings, quit: &CancellationToken) -> TaskTracker {
+    let local: Arc<dyn LocalExecutor> = node.clone();
+    let deps = Arc::new(HelperDeps {
+        local: Arc::downgrade(&local),
+        patience: MonitorConfig { lease: settings.node.lease, quarantine: settings.quarantine },
+        outbound: outbound(&settings.external).collect(),
+        straggler: settings.call_timeout,
+        quit: quit.clone(),
+    });
+    node.wakeup.register(deps.local.clone());
+    let helpers = TaskTracker::new();
+    let start = |name, begin: Begin| {
+        let (node, deps) = (node.this.clone(), deps.clone());
+        let begin = move |restarted: bool| {
+            let node = node.upgrade()?;
+            if restarted {
+                check_everything(&node);
+            }
+            Some(begin(&node, &deps))
         };
-        start("the listener", |node, with| {
-            listener::run(node.store.clone(), with.local.clone(), with.quit.clone()).boxed()
-        });
-        start("usage", |node, with| {
-            usage_reporter::run(node.this.clone(), node.limits.clone(), with.quit.clone()).boxed()
-        });
-        start("kinds left alone", |node, with| {
-            kinds::run(node.this.clone(), node.breakers.clone(), with.quit.clone()).boxed()
-        });
-        start_maintenance(&start);
-        start("the state of the broker", |node, with| match &node.broker {
-            Some(broker) => {
-                let (local, quit) = (with.local.clone(), with.quit.clone());
-                broker::mode::follow(broker.clone(), node.store.clone(), node.id, local, quit).boxed()
-            }
-            None => std::future::ready(()).boxed(),
-        });
-        start("cancellations", |node, with| {
-            let (cancellations, in_flight) = (node.cancellations.clone(), node.in_flight.clone());
-            let (store, id, quit) = (node.store.clone(), node.id, with.quit.clone());
-            async move { cancellations.watch(&*store, id, &in_flight, quit).await }.boxed()
-        });
-        start("ends of cancelled jobs", |node, with| {
-            let (store, id, quit) = (node.store.clone(), node.id, with.quit.clone());
-            let in_flight = node.in_flight.clone();
-            async move { in_flight.ended_handlers.run(&*store, id, &in_flight.admission_due, quit).await }.boxed()
-        });
-        start("reconciliation", |node, with| {
-            let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
-            async move {
-                let released = || node.wakeup.notify([Hint::Any]);
-                node.in_flight.reconcile(node.store.clone(), node.id, straggler, released, quit).await;
-            }
-            .boxed()
-        });
-        helpers.close();
-        helpers
-    }
+        helpers.spawn(again(name, quit.clone(), begin));
+    };
+    start("the listener", |node, with| {
+        listener::run(node.store.clone(), with.local.clone(), with.quit.clone()).boxed()
+    });
+    start("usage", |node, with| usage_reporter::run(node.this.clone(), node.limits.clone(), with.quit.clone()).boxed());
+    start("kinds left alone", |node, with| {
+        kinds::run(node.this.clone(), node.breakers.clone(), with.quit.clone()).boxed()
+    });
+    start_maintenance(&start);
+    start("the state of the broker", |node, with| match &node.broker {
+        Some(broker) => {
+            let (local, quit) = (with.local.clone(), with.quit.clone());
+            broker::mode::follow(broker.clone(), node.store.clone(), node.id, local, quit).boxed()
+        }
+        None => std::future::ready(()).boxed(),
+    });
+    start("cancellations", |node, with| {
+        let (cancellations, in_flight) = (node.cancellations.clone(), node.in_flight.clone());
+        let (store, id, quit) = (node.store.clone(), node.id, with.quit.clone());
+        async move { cancellations.watch(&*store, id, &in_flight, quit).await }.boxed()
+    });
+    start("ends of cancelled jobs", |node, with| {
+        let (store, id, quit) = (node.store.clone(), node.id, with.quit.clone());
+        let in_flight = node.in_flight.clone();
+        async move { in_flight.ended_handlers.run(&*store, id, &in_flight.admission_due, quit).await }.boxed()
+    });
+    start("reconciliation", |node, with| {
+        let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
+        async move {
+            let released = || node.wakeup.notify([Hint::Any]);
+            node.in_flight.reconcile(node.store.clone(), node.id, straggler, released, quit).await;
+        }
+        .boxed()
+    });
+    helpers.close();
+    helpers
+}
 
-    /// Wakes all helpers.
-    fn check_everything(&self) {
-        self.hint(&Hint::Any);
-        self.in_flight.suspect();
-        self.in_flight.ended_handlers.check();
-        self.signals.notify_all();
-        self.limits.ended.notify_one();
-    }
+/// Wakes all helpers.
+fn check_everything(node: &Node) {
+    node.hint(&Hint::Any);
+    node.in_flight.suspect();
+    node.in_flight.ended_handlers.check();
+    node.signals.notify_all();
+    node.limits.ended.notify_one();
 }
 
 /// Starts the periodic tasks.

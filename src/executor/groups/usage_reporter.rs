@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
+use crate::executor::node::Node;
 use crate::executor::node::limits::{CountedLimits, Limit};
-use crate::executor::session::node_session::Node;
 use crate::store::ClaimRequest;
 
 /// How long the end of a job waits for a claim that reports it, and then for the next try.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use crate::error::Error;
-use crate::executor::outcome::group_run::{GroupClaimer, GroupRun, NextClaim};
-use crate::executor::session::node_session::Node;
+use crate::executor::node::Node;
+use crate::executor::node::group_run::{GroupClaimer, GroupRun, NextClaim};
 use crate::job::Job;
 
 /// Returns the node as the completer uses it. The reference does not keep the node alive.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::executor::node::Node;
 use crate::executor::node::alone;
+use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
-use crate::executor::outcome::group_run::GroupRun;
-use crate::executor::session::node_session::Node;
 use crate::job::{Job, JobId};
 use crate::store::GroupClaim;
 

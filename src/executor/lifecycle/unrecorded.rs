@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::node::Node;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::completer::Completer;
-use crate::executor::outcome::unrecorded::Unrecorded;
-use crate::executor::session::node_session::Node;
-use crate::executor::session::settings::Settings;
 use crate::job::NodeId;
 
 /// How long a node that has lost its lease tries to record what it knows, each time before it tries to register again.

@@ -1,4 +1,21 @@
-//! The state of one node session, and the seam between it and the handlers.
+//! What a node is and has while it runs: its queues and slots, the jobs in flight, the outcomes to be recorded, cancellations, counted limits.
+//! It lasts from a registration to the end of its lease or of the executor. Nothing here starts a task, and nothing knows the store's type.
+
+pub(crate) mod alone;
+pub(crate) mod cancellations;
+pub(crate) mod claim_order;
+pub(crate) mod completion;
+pub(crate) mod ended_handlers;
+pub(crate) mod gathering;
+pub(crate) mod group_run;
+pub(crate) mod in_flight;
+pub(crate) mod limits;
+pub(crate) mod queue;
+pub(crate) mod signals;
+pub(crate) mod slots;
+pub(crate) mod stats;
+pub(crate) mod tasks;
+pub(crate) mod unrecorded;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -12,19 +29,19 @@ use tokio_util::task::TaskTracker;
 use crate::broker::Broker;
 use crate::codec::Codecs;
 use crate::error::{Error, ErrorKind};
-use crate::executor::handler::registry::Kinds;
-use crate::executor::node::breaker::Breakers;
+use crate::executor::kinds::breaker::Breakers;
+use crate::executor::kinds::failure_policy::FailurePolicy;
+use crate::executor::kinds::kind::Kinds;
 use crate::executor::node::cancellations::Cancellations;
+use crate::executor::node::completion::Completions;
 use crate::executor::node::gathering::Gathering;
+use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::limits::{CountedLimits, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::signals::Signals;
 use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::Counters;
-use crate::executor::outcome::completer::Completions;
-use crate::executor::outcome::failure_policy::FailurePolicy;
-use crate::executor::outcome::group_run::GroupRun;
 use crate::job::{Job, Limits, NodeId};
 use crate::message::WakeUp;
 use crate::store::JobStore;
@@ -39,7 +56,7 @@ pub(crate) trait Work: Send + Sync {
     fn start_group_run(self: Arc<Self>, node: Arc<Node>, jobs: Vec<Job>, group_run: GroupRun);
 }
 
-/// What all tasks of one node session share.
+/// What all tasks of a node share.
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     /// A reference to itself, for handoffs that may outlive the borrow.

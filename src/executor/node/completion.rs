@@ -2,8 +2,8 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::executor::outcome::group_run::GroupRun;
-use crate::executor::outcome::unrecorded::Unrecorded;
+use crate::executor::node::group_run::GroupRun;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId};
 use crate::store::{Settlement, Verdict};
 

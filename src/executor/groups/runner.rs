@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::executor::groups::follow::may_go_on;
+use crate::executor::node::Node;
+use crate::executor::node::completion::Completion;
+use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::outcome::group_run::GroupRun;
-use crate::executor::session::group_run::may_go_on;
-use crate::executor::session::node_session::Node;
 use crate::job::{Fence, Job, JobId};
 use crate::store::Verdict;
 

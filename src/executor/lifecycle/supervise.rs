@@ -7,12 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
 use crate::error::{ErrorKind, Result, warn_of};
+use crate::executor::lifecycle::drain::SessionEnd;
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::lifecycle::{session, unrecorded};
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::stats::add;
-use crate::executor::session::node_session::Node;
-use crate::executor::session::settings::Settings;
-use crate::executor::supervisor::drain::SessionEnd;
-use crate::executor::supervisor::unrecorded;
 use crate::job::NodeId;
 use crate::store::InFlightCount;
 
@@ -36,7 +35,7 @@ pub(crate) async fn supervise(
         let began = Instant::now();
         let started = |in_flight| *current.lock().unwrap_or_else(PoisonError::into_inner) = in_flight;
         let mut left = Vec::new();
-        match Node::run(&settings, registered, &stop, started).await {
+        match session::run(&settings, registered, &stop, started).await {
             Ok((SessionEnd::Stopped, _)) => return Ok(()),
             Ok((SessionEnd::LeaseLost, unrecorded)) => {
                 left = unrecorded;

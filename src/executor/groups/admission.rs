@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Result, warn_of};
+use crate::executor::kinds::breaker::Breaker;
 use crate::executor::maintenance::periodic::{Next, Periodic};
-use crate::executor::node::breaker::Breaker;
+use crate::executor::node::Node;
 use crate::executor::node::limits::CountedLimits;
-use crate::executor::session::node_session::Node;
 use crate::message::WakeUp;
 use crate::store::{AdmitRequest, Hint, Maintenance};
 
