@@ -74,7 +74,7 @@ impl<S: Store> ManualExecutor<S> {
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
             wakeup: node.wakeup.clone(),
-            next: Weak::<Node>::new(),
+            next: Weak::new(),
             finish: CancellationToken::new(),
             lost: CancellationToken::new(),
         };

@@ -9,6 +9,7 @@ pub(crate) mod ended_handlers;
 pub(crate) mod gathering;
 pub(crate) mod group_run;
 pub(crate) mod in_flight;
+pub(crate) mod lease;
 pub(crate) mod limits;
 pub(crate) mod queue;
 pub(crate) mod signals;
@@ -115,11 +116,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Returns a strong reference to itself, while one exists.
-    pub(crate) fn me(&self) -> Option<Arc<Self>> {
-        self.this.upgrade()
-    }
-
     /// Starts a job that this node owns, in these slots. `running`: the limits that its claim counted.
     pub(crate) fn start(
         self: &Arc<Self>,

@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::executor::broker;
 use crate::executor::dispatch::dispatcher::Dispatcher;
 use crate::executor::dispatch::suspects;
-use crate::executor::groups::claimer::claimer;
 use crate::executor::kinds::kind::chainable_kinds;
 use crate::executor::lifecycle::drain::{Drain, SessionEnd};
 use crate::executor::lifecycle::heartbeat::{Heartbeat, Liveness};
@@ -64,7 +63,7 @@ pub(crate) async fn run(
         in_flight: node.in_flight.clone(),
         counters: node.counters.clone(),
         wakeup: node.wakeup.clone(),
-        next: claimer(&node),
+        next: Arc::downgrade(&node),
         finish: finish.clone(),
         lost: heartbeat.lost().clone(),
     };

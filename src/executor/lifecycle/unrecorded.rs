@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::lifecycle::settings::Settings;
-use crate::executor::node::Node;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::completer::Completer;
 use crate::job::NodeId;
@@ -36,7 +35,7 @@ pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unr
         in_flight: Arc::default(),
         counters: settings.counters.clone(),
         wakeup: settings.wakeup.clone(),
-        next: Weak::<Node>::new(),
+        next: Weak::new(),
         finish: CancellationToken::new(),
         lost: over.clone(),
     };

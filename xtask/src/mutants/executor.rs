@@ -425,9 +425,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-can-not-be-handed-on-is-lost",
-        "src/executor/outcome/completer.rs",
-        "                done.extend(fences);\n                return Vec::new();",
-        "                done.extend(fences.into_iter().filter(|_| !$on));\n                return Vec::new();",
+        "src/executor/groups/next.rs",
+        "            done.extend(fences);\n            return Vec::new();",
+        "            done.extend(fences.into_iter().filter(|_| !$on));\n            return Vec::new();",
         "test(=executor::group_runs::what_can_not_be_handed_on_goes_the_old_way)",
     ),
     of(
