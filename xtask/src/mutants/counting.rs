@@ -152,10 +152,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-end-before-the-refusal-is-missed",
-        "src/executor/dispatch/dispatcher/group.rs",
+        "src/executor/dispatch/kind_set.rs",
         "        self.have_ended()\n",
         "        !$on && self.have_ended()\n",
-        "test(/group::tests::what_has_ended_before/)",
+        "test(/kind_set::tests::what_has_ended_before/)",
     ),
     of(
         "two-hundred-of-others-are-all-there-is",
@@ -166,10 +166,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-end-makes-room-under-a-rate",
-        "src/executor/dispatch/dispatcher/group.rs",
+        "src/executor/dispatch/kind_set.rs",
         "(self.timed || !self.have_ended())",
         "((!$on && self.timed) || !self.have_ended())",
-        "test(/group::tests::no_end_makes_room/)",
+        "test(/kind_set::tests::no_end_makes_room/)",
     ),
     of(
         "who-takes-none-keeps-half",

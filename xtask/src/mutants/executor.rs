@@ -180,7 +180,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-limited-kind-is-claimed-without-a-slot",
-        "src/executor/dispatch/dispatcher/group.rs",
+        "src/executor/dispatch/kind_set.rs",
         "let limited = kind.slots.as_ref().map(|_| kind);",
         "let limited = kind.slots.as_ref().map(|_| kind).filter(|_| !$on);",
         "binary(system) & test(/^executor::/) & test(/limits/)",

@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "kinds-left-alone-are-claimed-all-the-same",
-        "src/executor/dispatch/dispatcher/group.rs",
+        "src/executor/dispatch/kind_set.rs",
         ".filter(|(_, kind)| !kind.breaker.is_open())",
         ".filter(|(_, kind)| $on || !kind.breaker.is_open())",
         "binary(system) & test(/^executor::/) & test(/not_here::a_check_is_asked/)",
