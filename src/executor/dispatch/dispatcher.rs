@@ -10,6 +10,7 @@ use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::dispatch::kind_set::{KindSet, kind_sets};
 use crate::executor::dispatch::scan::ScanPlan;
+use crate::executor::groups::counting::CountingTurn;
 use crate::executor::kinds::kind::Kind;
 use crate::executor::node::Node;
 use crate::executor::node::alone;
@@ -17,7 +18,7 @@ use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
 use crate::job::Job;
-use crate::store::{Allowed, ClaimRequest, Claimed, Counted};
+use crate::store::{Allowed, ClaimRequest, Claimed};
 
 /// The most jobs claimed with one statement.
 const BATCH: usize = 500;
@@ -165,19 +166,14 @@ impl Dispatcher {
             drop(slots.split(slots.num_permits() - free.num_permits()));
             kind_slots = Some(free);
         }
-        // Locked until the jobs this claim takes are counted as running.
-        let mut turns = Vec::with_capacity(counted.len());
-        for limit in &counted {
-            turns.push(limit.claiming.lock().await);
-        }
+        let turn = CountingTurn::begin(&counted).await;
         let Some(claim) = self.node.in_flight.begin_claim_beside().await else {
             // A job is to run alone, after those that were claimed.
             start_all(&self.node, &mut self.ready);
             return Ok(true);
         };
         set.asks();
-        let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
-        let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
+        let counts = turn.counts();
         let limit = slots.num_permits();
         let plan = set.scan.next(Instant::now(), limit);
         // A hint or a poll says that jobs may have been admitted. A node that missed the hint finds them with a scan from the start.
@@ -211,26 +207,19 @@ impl Dispatcher {
 
         add(&self.node.counters.claimed, claimed.jobs.len());
         let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);
-        let recount = claimed.allowed.as_ref().map(|allowed| allowed.recount.clone()).unwrap_or_default();
+        if let Some(allowed) = &claimed.allowed {
+            turn.written(&counts, allowed, claimed.jobs.iter().filter(|job| !job.admitted).count());
+        }
         let (more, jobs) = match claimed.allowed {
             None => (set.scan.found(&plan, &claimed, limit, now), claimed.jobs),
-            Some(allowed) => {
-                recount.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.restart_count());
-                self.counted(index, &plan, claimed.jobs, &allowed, limit, now)
-            }
+            Some(allowed) => self.counted(index, &plan, claimed.jobs, &allowed, limit, now),
         };
         self.start_with_others(index);
-        let took = jobs.iter().filter(|job| !job.admitted).count();
-        if written {
-            for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
-                limit.reported(if recount.contains(&place) { 0 } else { *said }, took);
-            }
-        }
         for job in jobs {
             // The claim returns no more jobs than slots, so there is one slot for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
-            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            let running = turn.running(&job);
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
         let more = self.refused(index, written) || more;

@@ -23,13 +23,14 @@ use tokio::time::Instant;
 use crate::backoff::{Reconnect, jitter};
 use crate::error::{Result, warn_of};
 use crate::executor::dispatch::in_vain::InVain;
+use crate::executor::groups::counting::CountingTurn;
 use crate::executor::node::Node;
 use crate::executor::node::alone::{self, Alone};
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
 use crate::job::{EVENT_QUEUE, Job, JobId, REPLY_QUEUE};
-use crate::store::{Acquitted, ClaimRequest, Counted, Hint, Scope, Suspect};
+use crate::store::{Acquitted, ClaimRequest, Hint, Scope, Suspect};
 
 /// How many suspects are read at once.
 const LOOKED_AT: usize = 100;
@@ -195,37 +196,24 @@ impl Suspects {
         // In the order in which dispatchers lock them.
         let counted: Vec<Arc<Limit>> =
             [limit(Scope::Queue, queue), limit(Scope::Kind, kind)].into_iter().flatten().collect();
-        let mut turns = Vec::with_capacity(counted.len());
-        for limit in &counted {
-            turns.push(limit.claiming.lock().await);
-        }
-        let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
-        let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
+        let turn = CountingTurn::begin(&counted).await;
+        let counts = turn.counts();
         let kinds = [kind.to_owned()];
         let claim = node.in_flight.begin_claim().await;
         let request = ClaimRequest::new(node.id, claim.number(), queue, 1).kinds(&kinds).counted(&counts).suspects();
         let claimed = node.store.claim(&request).await.inspect_err(|error| {
             if !error.kept_nothing() {
-                for limit in &counted {
-                    limit.owe();
-                }
+                turn.owe_a_claim();
             }
         })?;
         node.in_flight.add(claimed.jobs.iter());
         drop(claim);
         add(&node.counters.claimed, claimed.jobs.len());
-        let took = claimed.jobs.iter().filter(|job| !job.admitted).count();
-        if let Some(allowed) = claimed.allowed.filter(|allowed| allowed.written) {
-            for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
-                let again = allowed.recount.contains(&place);
-                if again {
-                    limit.restart_count();
-                }
-                limit.reported(if again { 0 } else { *said }, took);
-            }
+        if let Some(allowed) = &claimed.allowed {
+            turn.written(&counts, allowed, claimed.jobs.iter().filter(|job| !job.admitted).count());
         }
         Ok(claimed.jobs.into_iter().next().map(|job| {
-            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            let running = turn.running(&job);
             (job, running)
         }))
     }

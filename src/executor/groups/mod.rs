@@ -16,7 +16,7 @@
 //! and the permits go when their rows go. Every node runs passes: when an admitted job has ended there (`InFlight::admission_due`), after a
 //! hint, and at each poll.
 //!
-//! **A claim that counts** (`node/limits.rs`, `dispatch/kind_set.rs`; docs/adr/0063-claims-count-limits.md). The jobs are never blocked. The
+//! **A claim that counts** (`counting.rs`, `dispatch/kind_set.rs`; docs/adr/0063-claims-count-limits.md). The jobs are never blocked. The
 //! claim says how many of them this node runs, and takes as many as all nodes together may still run. So the end of a job only lowers a number
 //! here. The next claim reports it to the other nodes, or else an empty one does (`usage_reporter.rs`). A pass reads the rules, finds out which
 //! limits are counted ([`Admitted::counted`](crate::store::Admitted::counted)), and leaves those jobs to claims from then on. As soon as there
@@ -38,6 +38,7 @@
 //! The group is free then, and a pass admits its next job.
 
 pub(crate) mod admission;
+pub(crate) mod counting;
 pub(crate) mod follow;
 pub(crate) mod next;
 pub(crate) mod runner;
