@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::completer::Completer;
-use crate::executor::outcome::unrecorded::Unrecorded;
-use crate::executor::session::node_session::NodeSession;
-use crate::executor::session::settings::Settings;
 use crate::job::NodeId;
-use crate::store::Store;
 
 /// How long a node that has lost its lease tries to record what it knows, each time before it tries to register again.
 const RECORDING: Duration = Duration::from_secs(5);
@@ -24,26 +22,20 @@ const STOPPING: Duration = Duration::from_secs(1);
 /// the store refuses the outcome, as it refuses that of any claim that is no longer current.
 ///
 /// Leaves in `left` what is not recorded in time.
-pub(crate) async fn record<S: Store>(
-    settings: &Settings<S>,
-    node: NodeId,
-    left: &mut Vec<Unrecorded>,
-    stop: &CancellationToken,
-) {
+pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unrecorded>, stop: &CancellationToken) {
     if left.is_empty() {
         return;
     }
-    let shared = &settings.messages.shared;
     // Existing connections may be stuck, or lead to a server that is no longer the right one.
-    shared.jobs.reconnect();
+    settings.store.reconnect();
     let over = CancellationToken::new();
     let completer = Completer {
-        store: shared.jobs.clone(),
+        store: settings.store.clone(),
         node,
         in_flight: Arc::default(),
         counters: settings.counters.clone(),
-        wakeup: shared.wakeup.clone(),
-        next: Weak::<NodeSession<S>>::new(),
+        wakeup: settings.wakeup.clone(),
+        next: Weak::new(),
         finish: CancellationToken::new(),
         lost: over.clone(),
     };

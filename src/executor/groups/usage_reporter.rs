@@ -9,16 +9,16 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
+use crate::executor::node::Node;
 use crate::executor::node::limits::{CountedLimits, Limit};
-use crate::executor::session::node_session::NodeSession;
-use crate::store::{ClaimRequest, Store};
+use crate::store::ClaimRequest;
 
 /// How long the end of a job waits for a claim that reports it, and then for the next try.
 const REPORT_DELAY: Duration = Duration::from_millis(20);
 const REPORT_RETRY: Duration = Duration::from_secs(1);
 
 /// Reports ended jobs while no dispatcher can: its queue has no free slot, or the node claims no more.
-pub(crate) async fn run<S: Store>(node: Weak<NodeSession<S>>, limits: Arc<CountedLimits>, quit: CancellationToken) {
+pub(crate) async fn run(node: Weak<Node>, limits: Arc<CountedLimits>, quit: CancellationToken) {
     let mut again = None;
     loop {
         tokio::select! {
@@ -45,7 +45,7 @@ pub(crate) async fn run<S: Store>(node: Weak<NodeSession<S>>, limits: Arc<Counte
 }
 
 /// Writes the counts of a limit with an empty claim. `false`: it could not count.
-async fn report_usage<S: Store>(node: &NodeSession<S>, limit: &Limit) -> Result<bool> {
+async fn report_usage(node: &Node, limit: &Limit) -> Result<bool> {
     let _group = limit.claiming.lock().await;
     let Some(queue) = limit.queue().filter(|_| limit.is_behind()) else { return Ok(true) };
     let said = [limit.counted()];

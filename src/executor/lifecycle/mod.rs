@@ -3,6 +3,7 @@
 pub(crate) mod drain;
 pub(crate) mod heartbeat;
 pub(crate) mod helpers;
-pub(crate) mod node_session;
+pub(crate) mod session;
+pub(crate) mod settings;
 pub(crate) mod supervise;
 pub(crate) mod unrecorded;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::executor::supervisor::heartbeat::*;
+use crate::executor::lifecycle::heartbeat::*;
 
 /// The result of a renewal.
 enum Answer {

@@ -4,23 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::executor::node::Node;
 use crate::executor::node::alone;
+use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
-use crate::executor::outcome::group_run::GroupRun;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{Job, JobId};
-use crate::store::{GroupClaim, Store};
+use crate::store::GroupClaim;
 
 /// How long jobs of one group may follow one another in one slot before other jobs get it: as long as an ordinary job may hold it.
 const MAX_TIME_IN_SLOT: Duration = Duration::from_millis(200);
 
 /// Returns a group run in the slot of this job, which took the time `took`, if others may follow in it.
-pub(crate) fn group_run<S: Store>(
-    node: &NodeSession<S>,
-    job: &Job,
-    slots: &Arc<Slots>,
-    took: Duration,
-) -> Option<GroupRun> {
+pub(crate) fn group_run(node: &Node, job: &Job, slots: &Arc<Slots>, took: Duration) -> Option<GroupRun> {
     let group = job.options.group.as_ref().filter(|_| job.admitted && !job.options.ordered)?;
     if !may_go_on(node, slots) || !node.chainable_kinds.contains(&job.kind) {
         return None;
@@ -32,7 +27,7 @@ pub(crate) fn group_run<S: Store>(
 }
 
 /// Returns whether more jobs of a group may follow in these slots. While the node leaves a kind alone, none may: the claim asks for all kinds.
-pub(crate) fn may_go_on<S: Store>(node: &NodeSession<S>, slots: &Slots) -> bool {
+pub(crate) fn may_go_on(node: &Node, slots: &Slots) -> bool {
     !node.limited.load(Ordering::Relaxed)
         && !node.breakers.any_open()
         && !node.stop_claiming.is_cancelled()

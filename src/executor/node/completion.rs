@@ -2,10 +2,10 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::executor::outcome::group_run::GroupRun;
-use crate::executor::outcome::unrecorded::Unrecorded;
+use crate::executor::node::group_run::GroupRun;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId};
-use crate::store::Settlement;
+use crate::store::{Settlement, Verdict};
 
 /// How an attempt ended whose handler did not use its transaction.
 #[derive(Debug)]
@@ -19,6 +19,11 @@ pub(crate) enum Completion {
 }
 
 impl Completion {
+    /// Makes a job wait again, without an error.
+    pub(crate) fn released(fence: Fence) -> Self {
+        Self::Settled(Settlement::new(fence, Verdict::Release))
+    }
+
     /// Returns the job whose outcome this is, if it is one of a single job.
     fn job(&self) -> Option<JobId> {
         match self {

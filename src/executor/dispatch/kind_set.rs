@@ -1,4 +1,4 @@
-//! Groups of kinds that are claimed together.
+//! Kinds that are claimed together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use crate::backoff::jitter;
 use crate::error::Error;
 use crate::executor::dispatch::scan::{Scan, ScanPlan};
-use crate::executor::handler::registry::Kind;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
 use crate::executor::node::limits::Limit;
 use crate::executor::node::queue::Queue;
-use crate::executor::session::node_session::NodeSession;
-use crate::store::{Scope, Store};
+use crate::store::Scope;
 
 /// How soon a limit that allowed no more is asked again at first: other nodes' jobs may have ended.
 const REFUSED: Duration = Duration::from_millis(20);
@@ -21,10 +21,10 @@ const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
 /// Kinds that are claimed together: all without their own limit, or one that has a limit. So a node never takes more jobs of a limited kind
 /// than it can start.
-pub(crate) struct Group<S: Store> {
+pub(crate) struct KindSet {
     pub(crate) kinds: Vec<String>,
     /// The kind, if it has a limit on this node.
-    pub(crate) limited: Option<Arc<Kind<S>>>,
+    pub(crate) limited: Option<Arc<Kind>>,
     /// The kind's limit across all nodes, which its claims count.
     kind_limit: Option<Arc<Limit>>,
     /// The limit of the queue and that of the kind, always in this order: their locks are taken in it.
@@ -37,17 +37,17 @@ pub(crate) struct Group<S: Store> {
     timed: bool,
     /// How many jobs had ended under each limit before the last claim.
     ends: Vec<u64>,
-    /// How soon after a refusal the group asks again.
+    /// How soon after a refusal the set asks again.
     patience: Duration,
     /// Whether jobs may have been admitted since the last claim that looked for them.
     pub(crate) admitted: bool,
     pub(crate) scan: Scan,
 }
 
-impl<S: Store> Group<S> {
+impl KindSet {
     fn new(
         kinds: Vec<String>,
-        limited: Option<Arc<Kind<S>>>,
+        limited: Option<Arc<Kind>>,
         queue_limit: Option<&Arc<Limit>>,
         kind_limit: Option<Arc<Limit>>,
     ) -> Self {
@@ -73,7 +73,7 @@ impl<S: Store> Group<S> {
         self.again = None;
     }
 
-    /// Returns whether the group was refused and, as far as this node knows, would be refused again.
+    /// Returns whether the set was refused and, as far as this node knows, would be refused again.
     pub(crate) fn is_refused(&self, now: Instant) -> bool {
         self.again.is_some_and(|again| now < again) && (self.timed || !self.have_ended())
     }
@@ -99,7 +99,7 @@ impl<S: Store> Group<S> {
         self.have_ended()
     }
 
-    /// Notes that another group was refused because of the queue's limit alone. The ends before that freed no capacity for this group
+    /// Notes that another set was refused because of the queue's limit alone. The ends before that freed no capacity for this set
     /// either.
     pub(crate) fn is_refused_with(&mut self, other: &[Arc<Limit>], ends: &[u64]) {
         if let ([limit], [before], Some(mine), Some(known)) = (other, ends, self.counted.first(), self.ends.first_mut())
@@ -143,32 +143,32 @@ impl<S: Store> Group<S> {
     }
 }
 
-/// Returns the groups of the kinds that a node can run, under the present rules. Groups with the same kinds as before keep their scan.
-pub(crate) fn groups<S: Store>(node: &NodeSession<S>, queue: &Queue, mut before: Vec<Group<S>>) -> Vec<Group<S>> {
+/// Returns the sets of the kinds that a node can run, under the present rules. Sets with the same kinds as before keep their scan.
+pub(crate) fn kind_sets(node: &Node, queue: &Queue, mut before: Vec<KindSet>) -> Vec<KindSet> {
     let queue_limit = node.limits.of(Scope::Queue, &queue.name, &node.queues);
-    let mut groups: Vec<Group<S>> = Vec::new();
-    for (name, kind) in node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open()) {
+    let mut sets: Vec<KindSet> = Vec::new();
+    for (name, kind) in node.kinds.iter().filter(|(_, kind)| !kind.breaker.is_open()) {
         let kind_limit = node.limits.of(Scope::Kind, name, &node.queues);
         let limited = kind.slots.as_ref().map(|_| kind);
-        let known = groups.iter_mut().find(|group| {
+        let known = sets.iter_mut().find(|set| {
             // Another name of the same kind shares its limit on this node.
-            group.limited.as_ref().map(Arc::as_ptr) == limited.map(Arc::as_ptr)
-                && group.kind_limit.is_none()
+            set.limited.as_ref().map(Arc::as_ptr) == limited.map(Arc::as_ptr)
+                && set.kind_limit.is_none()
                 && kind_limit.is_none()
         });
-        if let Some(group) = known {
-            group.kinds.push(name.clone());
+        if let Some(set) = known {
+            set.kinds.push(name.clone());
             continue;
         }
-        groups.push(Group::new(vec![name.clone()], limited.cloned(), queue_limit.as_ref(), kind_limit));
+        sets.push(KindSet::new(vec![name.clone()], limited.cloned(), queue_limit.as_ref(), kind_limit));
     }
-    for group in &mut groups {
-        if let Some(at) = before.iter().position(|old| old.kinds == group.kinds) {
-            group.scan = before.swap_remove(at).scan;
-            group.scan.owe();
+    for set in &mut sets {
+        if let Some(at) = before.iter().position(|old| old.kinds == set.kinds) {
+            set.scan = before.swap_remove(at).scan;
+            set.scan.owe();
         }
     }
-    groups
+    sets
 }
 
 #[cfg(test)]
@@ -176,46 +176,45 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::Postgres;
     use crate::executor::node::limits::{CountedLimits, Running};
 
-    /// Makes two groups under the limit of the queue, each also under the given limit of its kind, if any.
-    fn groups(kinds: [Option<&str>; 2]) -> [Group<Postgres>; 2] {
+    /// Makes two sets under the limit of the queue, each also under the given limit of its kind, if any.
+    fn sets(kinds: [Option<&str>; 2]) -> [KindSet; 2] {
         let queues: HashMap<_, _> = [("q".to_owned(), Arc::new(Queue::new("q".to_owned(), 10)))].into();
         let limits = CountedLimits::default();
         let kind = |name: &str| (Scope::Kind, name.to_owned());
         limits.set([(Scope::Queue, "q".to_owned())].into_iter().chain(kinds.into_iter().flatten().map(kind)).collect());
         kinds.map(|name| {
             let kind_limit = name.and_then(|name| limits.of(Scope::Kind, name, &queues));
-            Group::new(Vec::new(), None, limits.of(Scope::Queue, "q", &queues).as_ref(), kind_limit)
+            KindSet::new(Vec::new(), None, limits.of(Scope::Queue, "q", &queues).as_ref(), kind_limit)
         })
     }
 
     /// Claims and is refused. Returns whether a job has ended meanwhile.
-    fn refuse(group: &mut Group<Postgres>) -> bool {
-        group.asks();
-        group.was_refused(None, Instant::now());
-        group.wait_for_ends("q")
+    fn refuse(set: &mut KindSet) -> bool {
+        set.asks();
+        set.was_refused(None, Instant::now());
+        set.wait_for_ends("q")
     }
 
     #[test]
     fn what_has_ended_before_it_waits_is_not_missed() {
-        let [mut group, _] = groups([None, None]);
-        let running = [(); 2].map(|()| Running::new(&group.counted));
-        group.asks();
+        let [mut set, _] = sets([None, None]);
+        let running = [(); 2].map(|()| Running::new(&set.counted));
+        set.asks();
         let [first, second] = running;
         drop(first);
-        group.was_refused(None, Instant::now());
-        assert!(group.wait_for_ends("q"), "between its claim and its refusal");
-        assert!(!refuse(&mut group) && group.is_refused(Instant::now()));
+        set.was_refused(None, Instant::now());
+        assert!(set.wait_for_ends("q"), "between its claim and its refusal");
+        assert!(!refuse(&mut set) && set.is_refused(Instant::now()));
         drop(second);
-        assert!(!group.is_refused(Instant::now()));
+        assert!(!set.is_refused(Instant::now()));
     }
 
-    /// The first group notices the end first, and is refused because of its kind.
+    /// The first set notices the end first, and is refused because of its kind.
     #[test]
     fn one_that_is_refused_does_not_hide_from_another_what_has_ended() {
-        let [mut first, mut second] = groups([Some("x"), None]);
+        let [mut first, mut second] = sets([Some("x"), None]);
         let running = Running::new(&second.counted);
         assert!(!refuse(&mut first) && !refuse(&mut second));
         drop(running);
@@ -224,10 +223,10 @@ mod tests {
         assert!(!second.is_refused(Instant::now()));
     }
 
-    /// "Others": groups under the limit of the queue alone.
+    /// "Others": sets under the limit of the queue alone.
     #[test]
     fn what_had_ended_before_one_was_refused_makes_no_room_for_the_others() {
-        let [mut first, mut second] = groups([None, Some("x")]);
+        let [mut first, mut second] = sets([None, Some("x")]);
         let running = [(); 2].map(|()| Running::new(&second.counted));
         assert!(!refuse(&mut second));
         let [one, other] = running;
@@ -244,19 +243,19 @@ mod tests {
 
     #[test]
     fn no_end_makes_room_under_a_rate() {
-        let [mut group, _] = groups([None, None]);
-        let running = Running::new(&group.counted);
-        group.asks();
-        group.was_refused(Some(Duration::from_secs(9)), Instant::now());
+        let [mut set, _] = sets([None, None]);
+        let running = Running::new(&set.counted);
+        set.asks();
+        set.was_refused(Some(Duration::from_secs(9)), Instant::now());
         drop(running);
-        assert!(!group.wait_for_ends("q") && group.is_refused(Instant::now()));
+        assert!(!set.wait_for_ends("q") && set.is_refused(Instant::now()));
     }
 
     #[test]
     fn a_look_at_everything_does_not_wait() {
-        let [mut group, _] = groups([None, None]);
-        assert!(!refuse(&mut group) && group.is_refused(Instant::now()));
-        group.owe();
-        assert!(!group.is_refused(Instant::now()));
+        let [mut set, _] = sets([None, None]);
+        assert!(!refuse(&mut set) && set.is_refused(Instant::now()));
+        set.owe();
+        assert!(!set.is_refused(Instant::now()));
     }
 }

@@ -1,26 +1,10 @@
-//! Group runs: the next jobs of a group run in the slot of the one that ended.
-//!
-//! The statement that records the end of a job also claims the next ones of its group. They run one after the other in the same slot.
-//!
-//! ```text
-//!  worker ── done, and its slot ──▶ completer ── one statement ──▶ next jobs of the group ──▶ GroupRunner ── all done, and the slot ──┐
-//!                                       ▲            └── no jobs left: slot and group become free, and an admission pass follows      │
-//!                                       └─────────────────────────────────────────────────────────────────────────────────────────────┘
-//! ```
-//!
-//! Meanwhile the node holds the group by a *lease*. A lease is like a claim: it has the number of one, and reconciliation finds it among
-//! what the node owns. When an answer is lost, the node suspects that it holds one.
+//! The slot of a finished job, on its way to the next jobs of its group: see [`groups`](crate::executor::groups).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::task::task_tracker::TaskTrackerToken;
-
-use crate::error::Error;
-use crate::executor::node::claim_order::ClaimGuard;
 use crate::executor::node::in_flight::GroupLease;
 use crate::executor::node::slots::Slots;
-use crate::job::Job;
 use crate::store::GroupClaim;
 
 /// The target run time of the jobs taken together. More important jobs may have to wait this long, and so may finished jobs to be recorded.
@@ -81,28 +65,6 @@ impl GroupRun {
 fn fit(each: Duration, largest: usize) -> usize {
     let in_time = usize::try_from(RUN_TARGET.as_nanos() / each.as_nanos().max(1)).unwrap_or(MOST);
     in_time.min(RUN_BYTES / largest.max(1))
-}
-
-/// A claim of the next jobs of groups that is about to be sent. While this lives, no reconciliation runs, and the node does not end.
-#[derive(Debug)]
-pub(crate) struct NextClaim {
-    pub(crate) claim: ClaimGuard,
-    pub(crate) _worker: TaskTrackerToken,
-}
-
-/// What the completer needs of its node to continue a group.
-pub(crate) trait GroupClaimer: Send + Sync {
-    /// Begins a claim. `None`: not now, because the node claims no more, leaves a kind alone, is reconciling, or a job is to run alone.
-    fn begin_claim(&self) -> Option<NextClaim>;
-
-    /// Returns the kinds it may claim.
-    fn kinds(&self) -> &[String];
-
-    /// Reports that the claim got no answer, or an error.
-    fn failed(&self, error: &Error);
-
-    /// Runs the claimed jobs of a group, one after the other.
-    fn start(&self, jobs: Vec<Job>, group_run: GroupRun);
 }
 
 #[cfg(test)]

@@ -4,23 +4,32 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::executor::groups::follow::may_go_on;
+use crate::executor::node::Node;
+use crate::executor::node::completion::Completion;
+use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::outcome::group_run::GroupRun;
-use crate::executor::run::end::released;
-use crate::executor::run::worker;
-use crate::executor::session::group_run::may_go_on;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job, JobId};
-use crate::store::{Store, Verdict};
+use crate::store::Verdict;
 
 /// How long a finished job waits to be recorded together with those after it.
 const RECORD_DELAY: Duration = Duration::from_millis(5);
 /// How long jobs may wait for the ones before them. After that, those that have not begun are given back.
 const MAX_RUN: Duration = Duration::from_millis(100);
 
+/// Runs single jobs of a group.
+pub(crate) trait Attempts: Send + Sync {
+    /// Runs a job, up to what is to be recorded of it; `None` if that has been done.
+    fn attempt(
+        &self,
+        node: &Arc<Node>,
+        job: Job,
+        slots: &Arc<Slots>,
+    ) -> impl Future<Output = Option<Completion>> + Send;
+}
+
 /// Runs the jobs until each outcome is recorded and the run ends. No job begins before the one before it has ended.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, group_run: GroupRun) {
+pub(crate) async fn run(node: Arc<Node>, work: Arc<impl Attempts>, jobs: Vec<Job>, group_run: GroupRun) {
     let mut group_run = group_run;
     if let Some(last) = jobs.last() {
         group_run.group.taken(last);
@@ -42,7 +51,7 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
             break;
         }
         ran += 1;
-        if !runner.attempt(job, began).await {
+        if !runner.attempt(&*work, job, began).await {
             return runner.leave(group_run).await;
         }
     }
@@ -71,17 +80,17 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, jobs: Vec<Job>, gro
 
 /// Returns whether the next job may begin: the one before has really ended, and the node is not stopping. The time limit in the slot does
 /// not count here: it ends with the run.
-fn may_start<S: Store>(node: &NodeSession<S>, slots: &Slots) -> bool {
+fn may_start(node: &Node, slots: &Slots) -> bool {
     !node.stop_claiming.is_cancelled() && slots.has_time(Duration::MAX)
 }
 
 /// Returns whether this node can't run the job's kind at the moment.
-fn is_left_alone<S: Store>(node: &NodeSession<S>, job: &Job) -> bool {
-    node.breakers.any_open() && node.registry.get(&job.kind).is_some_and(|kind| kind.breaker.is_open())
+fn is_left_alone(node: &Node, job: &Job) -> bool {
+    node.breakers.any_open() && node.kinds.get(&job.kind).is_some_and(|kind| kind.breaker.is_open())
 }
 
-struct GroupRunner<'a, S: Store> {
-    node: &'a Arc<NodeSession<S>>,
+struct GroupRunner<'a> {
+    node: &'a Arc<Node>,
     slots: Arc<Slots>,
     rest: std::vec::IntoIter<Job>,
     /// Claims of jobs that are done and not recorded yet.
@@ -90,12 +99,12 @@ struct GroupRunner<'a, S: Store> {
     gave_back: Vec<JobId>,
 }
 
-impl<S: Store> GroupRunner<'_, S> {
+impl GroupRunner<'_> {
     /// Runs one job. Returns `false` if its outcome can't be known here.
-    async fn attempt(&mut self, job: Job, began: Instant) -> bool {
+    async fn attempt(&mut self, work: &impl Attempts, job: Job, began: Instant) -> bool {
         let node = self.node;
         let slots = self.slots.clone();
-        let mut attempt = pin!(worker::attempt(node, job, &slots));
+        let mut attempt = pin!(work.attempt(node, job, &slots));
         let completion = loop {
             // A long job must delay neither finished jobs nor waiting ones.
             let someone = !self.ended.is_empty() || !self.rest.as_slice().is_empty();
@@ -139,14 +148,14 @@ impl<S: Store> GroupRunner<'_, S> {
     async fn give_back(&mut self, first: Option<Job>) {
         for job in first.into_iter().chain(self.rest.by_ref()) {
             self.gave_back.push(job.id);
-            self.node.completions.send(released(job.fence())).await;
+            self.node.completions.send(Completion::released(job.fence())).await;
         }
     }
 
     /// Does the same without waiting, so that the running attempt does not stand still.
     fn try_give_back(&mut self) {
         while let Some(job) = self.rest.as_slice().first() {
-            if !self.node.completions.try_send(released(job.fence())) {
+            if !self.node.completions.try_send(Completion::released(job.fence())) {
                 return;
             }
             self.gave_back.push(job.id);

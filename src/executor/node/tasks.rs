@@ -12,35 +12,35 @@ use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
-use crate::executor::session::node_session::NodeSession;
 use crate::panic::text;
-use crate::store::Store;
 
 /// Longest pause before a helper that panicked is restarted. One that ran for longer than this is restarted soon.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-impl<S: Store> NodeSession<S> {
-    /// Wraps a task that claims. If it panics, the node ends and registers again, and nothing is returned.
-    pub(crate) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = T::Output> + Send + use<T, S>
-    where
-        T: Future<Output: Default> + Send,
-    {
-        let refused = self.refused.clone();
-        AssertUnwindSafe(task).catch_unwind().map(move |ended| {
-            ended.unwrap_or_else(|panic| {
-                refused.cancel();
-                let panic = text(&*panic);
-                log(|| {
-                    tracing::error!(
-                        task = name,
-                        panic,
-                        "a task of the executor panicked; stopping all its work to register again"
-                    );
-                });
-                T::Output::default()
-            })
+/// Wraps a task that claims. If it panics, `refused` is cancelled, so that the node ends and registers again, and nothing is returned.
+pub(crate) fn watched<T>(
+    name: &'static str,
+    refused: &CancellationToken,
+    task: T,
+) -> impl Future<Output = T::Output> + Send + use<T>
+where
+    T: Future<Output: Default> + Send,
+{
+    let refused = refused.clone();
+    AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+        ended.unwrap_or_else(|panic| {
+            refused.cancel();
+            let panic = text(&*panic);
+            log(|| {
+                tracing::error!(
+                    task = name,
+                    panic,
+                    "a task of the executor panicked; stopping all its work to register again"
+                );
+            });
+            T::Output::default()
         })
-    }
+    })
 }
 
 /// Runs a task, and restarts it after a pause whenever it panics, until `quit` or until `begin` returns `None`. `begin` gets whether it is a

@@ -7,18 +7,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
 use crate::error::{ErrorKind, Result, warn_of};
+use crate::executor::lifecycle::drain::SessionEnd;
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::lifecycle::{session, unrecorded};
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::stats::add;
-use crate::executor::session::node_session::NodeSession;
-use crate::executor::session::settings::Settings;
-use crate::executor::supervisor::drain::SessionEnd;
-use crate::executor::supervisor::unrecorded;
 use crate::job::NodeId;
-use crate::store::{InFlightCount, Store};
+use crate::store::InFlightCount;
 
 /// Runs one node session after the other until `stop` is cancelled or the database is gone.
-pub(crate) async fn supervise<S: Store>(
-    settings: Arc<Settings<S>>,
+pub(crate) async fn supervise(
+    settings: Arc<Settings>,
     first: (NodeId, Instant),
     stop: CancellationToken,
     current: Arc<Mutex<Arc<InFlight>>>,
@@ -29,14 +28,14 @@ pub(crate) async fn supervise<S: Store>(
         let current = current.clone();
         Arc::new(move || current.lock().unwrap_or_else(PoisonError::into_inner).len())
     };
-    if let Some(outage) = settings.messages.shared.jobs.outage() {
+    if let Some(outage) = settings.store.outage() {
         outage.count(&hands);
     }
     loop {
         let began = Instant::now();
         let started = |in_flight| *current.lock().unwrap_or_else(PoisonError::into_inner) = in_flight;
         let mut left = Vec::new();
-        match NodeSession::run(&settings, registered, &stop, started).await {
+        match session::run(&settings, registered, &stop, started).await {
             Ok((SessionEnd::Stopped, _)) => return Ok(()),
             Ok((SessionEnd::LeaseLost, unrecorded)) => {
                 left = unrecorded;

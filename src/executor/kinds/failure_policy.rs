@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::handler::panic::catching;
-use crate::executor::{Classifier, KindOptions};
+use crate::executor::kinds::classifier::Classifier;
+use crate::executor::kinds::options::KindOptions;
+use crate::executor::panic::catching;
 use crate::job::{Job, JobError, RetryAdvice, RetryPolicy};
 
 /// The pause before a handler that lost a conflict is run again. Each further pause is twice as long.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Result, warn_of};
+use crate::executor::kinds::breaker::Breaker;
 use crate::executor::maintenance::periodic::{Next, Periodic};
-use crate::executor::node::breaker::Breaker;
+use crate::executor::node::Node;
 use crate::executor::node::limits::CountedLimits;
-use crate::executor::session::node_session::NodeSession;
 use crate::message::WakeUp;
-use crate::store::{AdmitRequest, Hint, Maintenance, Store};
+use crate::store::{AdmitRequest, Hint, Maintenance};
 
 /// The most jobs that an admission pass checks for one key, or in one queue.
 const BATCH: usize = 500;
@@ -39,12 +39,12 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new<S: Store>(node: &NodeSession<S>, external: Vec<String>) -> Self {
+    pub(crate) fn new(node: &Node, external: Vec<String>) -> Self {
         Self {
             store: node.store.clone(),
-            wakeup: node.messages.shared.wakeup.clone(),
+            wakeup: node.wakeup.clone(),
             queues: node.queues.keys().cloned().collect(),
-            kinds: node.registry.iter().map(|(name, kind)| (name.clone(), kind.breaker.clone())).collect(),
+            kinds: node.kinds.iter().map(|(name, kind)| (name.clone(), kind.breaker.clone())).collect(),
             external,
             limited: node.limited.clone(),
             limits: node.limits.clone(),
