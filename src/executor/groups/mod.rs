@@ -4,8 +4,9 @@
 //!   a permit, an unblock and a turn, because all passes of a database run one after the other.
 //! - A **claim that counts** is for limits and rates of queues and kinds, on PostgreSQL, while there is no limit of another sort. It costs a job
 //!   nothing: the claim that takes it counts it.
-//! - A **group run** is for the next jobs of an exclusive group, on PostgreSQL, if they need no strict order and no rule limits or pauses jobs. It
-//!   costs a job nothing: the statement that records the end of one job claims the next ones.
+//! - A **group run** is for the next jobs of an exclusive group, on PostgreSQL, while no rule limits or pauses jobs, if the group has no strict
+//!   order and their kinds have neither a concurrency of their own nor batches. It costs a job nothing: the statement that records the end of
+//!   one job claims the next ones.
 //!
 //! *Admission passes* are the rule, and the other two are short cuts for what is frequent. A pass admits whatever no short cut covers, so each
 //! short cut may be left at any time.
