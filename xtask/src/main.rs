@@ -83,9 +83,8 @@ Commands:
                     until work goes on; --short: the two that `ci` runs; --patroni: also behind Patroni, etcd and HAProxy;
                     --hosts: by URLs with all hosts, and not through balancers
   bench [NAME] [ARGS...]
-                    a benchmark of the harness in bench/, against the servers: core, amqp, engine, degradation or peers;
-                    without a name all of them, which takes two hours. `bench help` tells the ARGS; --dir DIR keeps the
-                    values and the charts of all there
+                    a benchmark of the harness in bench/, against the servers: core, amqp, engine or peers; without a
+                    name all of them, which takes an hour. `bench help` tells the ARGS; --dir DIR keeps the values of all there
   help              this text
 
 Servers are looked for in this order: the URL in the environment; what an earlier `services up` started; the usual
