@@ -42,7 +42,6 @@ pub(crate) mod queue_capacity;
 pub(crate) mod reconcile;
 mod rules;
 pub mod schedules;
-#[cfg_attr(not(test), expect(dead_code))]
 pub(crate) mod sections;
 mod settle;
 #[cfg(feature = "sqlite")]
@@ -69,8 +68,7 @@ pub use self::database::{Store, TransactionRef};
 pub(crate) use self::dead_letter_groups::ENCODED;
 pub use self::dead_letter_groups::{DeadLetterGroup, DeadLetterGroups};
 pub(crate) use self::engine::{
-    Acquire, Diagnose, Enqueue, External, Hints, Inspect, JobStore, Leases, Maintenance, Operate, Outcomes, Progress,
-    Prune, Recovery, Schedules, Schema, StoreInfo, check_schema,
+    Claims, Enqueue, External, JobStore, Maintenance, Nodes, Operator, Outcomes, Schedules, StoreInfo, check_schema,
 };
 pub(crate) use self::error_kind::kind_of;
 pub(crate) use self::expiring::Expired;

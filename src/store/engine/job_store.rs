@@ -2,36 +2,15 @@
 
 use std::fmt;
 
-use super::{
-    Acquire, Diagnose, Enqueue, External, Hints, Inspect, Leases, Maintenance, Operate, Outcomes, Progress, Prune,
-    Recovery, Schedules, Schema, StoreInfo,
-};
+use super::{Claims, Enqueue, External, Maintenance, Nodes, Operator, Outcomes, Schedules};
 
-/// Makes the trait of these roles, and implements it for whatever has them.
-macro_rules! all {
-    ($($role:ident),+) => {
-        /// All roles of a database. It is implemented for whatever has them.
-        pub trait JobStore: $($role +)+ fmt::Debug + 'static {}
-
-        impl<T: $($role +)+ fmt::Debug + 'static> JobStore for T {}
-    };
+/// All roles of a database. It is implemented for whatever has them.
+pub trait JobStore:
+    Enqueue + Claims + Outcomes + Nodes + Maintenance + External + Schedules + Operator + fmt::Debug + 'static
+{
 }
 
-all!(
-    StoreInfo,
-    Schema,
-    Enqueue,
-    Hints,
-    Acquire,
-    Outcomes,
-    Progress,
-    Leases,
-    Recovery,
-    Maintenance,
-    Prune,
-    External,
-    Schedules,
-    Inspect,
-    Operate,
-    Diagnose
-);
+impl<T> JobStore for T where
+    T: Enqueue + Claims + Outcomes + Nodes + Maintenance + External + Schedules + Operator + fmt::Debug + 'static
+{
+}
