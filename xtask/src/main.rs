@@ -83,18 +83,16 @@ Commands:
                     until work goes on; --short: the two that `ci` runs; --patroni: also behind Patroni, etcd and HAProxy;
                     --hosts: by URLs with all hosts, and not through balancers
   bench [NAME] [ARGS...]
-                    a benchmark of the harness in bench/, against the servers: core, amqp, engine, degradation or peers;
-                    without a name all of them, which takes two hours. `bench help` tells the ARGS; --dir DIR keeps the
-                    values and the charts of all there
+                    a benchmark of the harness in bench/, against the servers: core, amqp, engine or peers; without a
+                    name all of them, which takes an hour. `bench help` tells the ARGS; --dir DIR keeps the values of all there
   help              this text
 
-Servers are looked for in this order: the URL in the environment; what an earlier `services up` started; the usual
-ports (127.0.0.1:5432 and 5672); a private one, started from the installed programs; a private one, after
-installing Debian's packages (as root, or with sudo that asks for no password).
+A server is the one that the environment names by a URL, or else a private one: what an earlier `services up` started, or a
+new one, started from the installed programs. Where they are missing, Debian's packages are installed (as root, or with sudo
+that asks for no password).
 
 Environment:
   DATABASE_URL, AMQP_URL         the servers to use; it is an error if one is set and does not answer
-  JOBWRIGHT_SERVICES_PRIVATE=1   start private servers, whatever is set in the environment or runs already
   JOBWRIGHT_CI_INSTALL=1         let `ci` install cargo-deny, and `nightly` and `release` the oldest Rust, when they are missing
   NEXTEST_TEST_THREADS           how many tests run at the same time; three on each core unless this says otherwise
 ";
