@@ -1,6 +1,7 @@
 //! The command line. Secrets are not read through clap, so that none of its help and error messages can show them.
 
 mod broker;
+mod demo;
 mod grants;
 mod history;
 mod installation;
@@ -8,6 +9,7 @@ mod jobs;
 mod operate;
 mod schedules;
 mod send;
+mod shared;
 
 use std::path::PathBuf;
 
@@ -17,6 +19,7 @@ use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{
     BrokerArgs, BrokerCommand, DoctorArgs, RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs,
 };
+pub(crate) use self::demo::DemoArgs;
 use self::grants::GRANTS_HELP;
 pub(crate) use self::grants::GrantsArgs;
 pub(crate) use self::history::HistoryArgs;
@@ -24,15 +27,13 @@ use self::installation::ADOPT_HELP;
 pub(crate) use self::installation::{AdoptArgs, ClaimArgs};
 pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs, ShowArgs};
 pub(crate) use self::operate::{
-    AuditArgs, AuditCommand, EvictArgs, LimitArgs, NodesCommand, OperatorArgs, PutRuleArgs, QueueArgs, QueuesCommand,
-    RuleArgs, RulesCommand,
+    AuditArgs, AuditCommand, EvictArgs, LimitArgs, NodesCommand, PutRuleArgs, QueueArgs, QueuesCommand, RuleArgs,
+    RulesCommand,
 };
 pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
-
-use crate::demo::DemoArgs;
-use crate::output::Format;
+pub(crate) use self::shared::{OperatorArgs, OutputArgs};
 
 /// Transactional message service and job executor.
 #[derive(Debug, Parser)]
@@ -204,13 +205,6 @@ pub(crate) struct StatusArgs {
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct OutputArgs {
-    /// Output format.
-    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(crate) output: Format,
 }
 
 fn queue(text: &str) -> Result<(String, Option<usize>), String> {

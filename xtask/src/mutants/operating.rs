@@ -138,7 +138,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-missing-right-is-an-illness",
-        "cli/src/commands/doctor/mod.rs",
+        "cli/src/commands/doctor/finding.rs",
         "        if let Some(what) = denied(&error) {",
         "        if let Some(what) = denied(&error).filter(|_| !$on) {",
         "package(jobwright-cli) & test(/a_missing_right_is_no_illness/)",
@@ -201,7 +201,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "moments-are-told-by-the-parser",
-        "cli/src/args/jobs.rs",
+        "cli/src/args/shared.rs",
         "        \"it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00\"",
         "        if $on { return \"parse error\".to_owned(); }\n        \"it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00\"",
         "package(jobwright-cli) & test(/a_moment_that_can_not_be_read/)",
@@ -229,14 +229,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "programs-see-the-urls-of-handlers",
-        "cli/src/config/sources.rs",
+        "cli/src/handlers/withheld.rs",
         "    variable.starts_with(\"JOBWRIGHT_HANDLERS_\")",
         "    !$on && variable.starts_with(\"JOBWRIGHT_HANDLERS_\")",
         "package(jobwright-cli) & test(/programs_get_no_password/)",
     ),
     of(
         "a-program-misses-the-urls-of-handlers",
-        "cli/src/config/mod.rs",
+        "cli/src/config/settings.rs",
         "if self.hooks_withheld && draft",
         "if self.hooks_withheld && !$on && draft",
         "package(jobwright-cli) & test(/programs_get_no_password/)",
@@ -313,14 +313,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-program-is-not-told-that-keys-were-kept",
-        "cli/src/config/mod.rs",
+        "cli/src/config/settings.rs",
         "if self.keys_withheld && self",
         "if !$on && self.keys_withheld && self",
         "package(jobwright-cli) & test(/a_program_that_sends_needs_its_keys|a_program_without_its_workers_keys/)",
     ),
     of(
         "programs-see-keys",
-        "cli/src/config/sources.rs",
+        "cli/src/handlers/withheld.rs",
         "    variable.starts_with(\"JOBWRIGHT_SEAL_KEYS_\")",
         "    !$on && variable.starts_with(\"JOBWRIGHT_SEAL_KEYS_\")",
         "package(jobwright-cli) & test(/sealed_jobs_are_read_by_programs|a_program_that_sends_needs_its_keys/)",

@@ -6,7 +6,7 @@ use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
 use jobwright::store::{JobFilter, JobState, Page, TimeRange};
 
 use super::Finding;
-use super::database::Messages;
+use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
 
