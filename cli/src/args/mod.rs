@@ -35,6 +35,9 @@ use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
 pub(crate) use self::shared::{OperatorArgs, OutputArgs};
 
+/// The heading of the options that all commands have: so they do not stand among those of a command.
+const GLOBAL: &str = "Connection and log";
+
 /// Transactional message service and job executor.
 #[derive(Debug, Parser)]
 #[command(
@@ -73,19 +76,19 @@ Example:
 )]
 pub(crate) struct Cli {
     /// Configuration file [default: jobwright.toml, if it exists].
-    #[arg(long, short, global = true, value_name = "FILE")]
+    #[arg(long, short, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Where jobs are kept: `postgres://…` or `sqlite:FILE`. Prefer `DATABASE_URL`, which other users can't see.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL")]
     pub(crate) database_url: Option<String>,
     /// The broker: `amqp://…` or `amqps://…`. Prefer `AMQP_URL`, which other users can't see.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL")]
     pub(crate) amqp_url: Option<String>,
     /// Log more on stderr; twice logs everything. `RUST_LOG` sets the details.
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Log errors only.
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    #[arg(long, short, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,

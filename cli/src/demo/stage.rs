@@ -139,7 +139,7 @@ impl Stage {
         let depth = broker.queues(&[broker.names().deliveries(queue)]).await?.first().and_then(|queue| queue.messages);
         line(format!(
             "    {}: {} confirmed, {} refused because the queue was full; here {} came by a delivery, {} were stale, {} left to the \
-             table; {} in the pipe now",
+             table; {} in the broker's queue now",
             mode.text(),
             sent.confirmed,
             sent.nacked,

@@ -29,7 +29,7 @@ fn sending_and_working_over_the_broker() {
         let Some(sandbox) = sandbox.with_rabbit() else { return };
         sandbox.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
         let mut worker = sandbox.worker(&[]);
-        until("the subscription", || status(&sandbox)["pipes"]["default"]["consumers"] == 1);
+        until("the subscription", || status(&sandbox)["broker_queues"]["default"]["consumers"] == 1);
         let before = status(&sandbox);
         assert_eq!(before["mode"], "up", "{before}");
         assert!(before["nodes"][0]["broker"] == "up", "{before}");
@@ -105,7 +105,7 @@ fn an_external_worker_gets_the_job_and_says_how_it_ended() {
     sandbox.send(&["letter", "{\"to\":\"ada\"}", "--queue", "mail"]);
     let mut worker = sandbox.worker(&["--drain"]);
     let rabbit = sandbox.rabbit();
-    until("the queue", || status(&sandbox)["pipes"]["mail"]["messages"].is_number());
+    until("the queue", || status(&sandbox)["broker_queues"]["mail"]["messages"].is_number());
     let job = rabbit.receive(&rabbit.name("x.mail"));
     assert_eq!(serde_json::from_slice::<Value>(&job.body).unwrap(), serde_json::json!({ "to": "ada" }));
     let now = status(&sandbox);
