@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_commands_are_refused() {
         for words in [
             &["tset"][..],
             &[],

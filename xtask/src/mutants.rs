@@ -222,7 +222,7 @@ mod tests {
     use crate::test_names;
 
     #[test]
-    fn there_are_enough_and_each_has_a_name_of_its_own() {
+    fn there_are_enough_and_each_has_its_own_name() {
         let all = all();
         let names: BTreeSet<&str> = all.iter().map(|mutant| mutant.name).collect();
         assert_eq!(names.len(), all.len(), "two have one name");

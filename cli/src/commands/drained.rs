@@ -184,7 +184,7 @@ mod tests {
 
     /// It may fail there and come back, to be handed out again.
     #[tokio::test]
-    async fn what_an_external_worker_has_is_not_over() {
+    async fn a_handed_out_job_counts_as_work() {
         let (_directory, messages, scope) = place().await;
         let (admin, jobs) = (&messages.admin(), messages.engine());
         messages.send(NewJob::json("theirs", &1).queue("partner")).await.unwrap();

@@ -61,7 +61,7 @@ fn draining_over_the_broker_ends() {
 }
 
 #[test]
-fn an_event_reaches_who_listens() {
+fn an_event_reaches_its_listeners() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
     sandbox.run(&["broker", "apply"]).success();
@@ -80,7 +80,7 @@ fn an_event_reaches_who_listens() {
 }
 
 #[test]
-fn a_reply_reaches_who_asked() {
+fn a_reply_reaches_its_queue() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.configure("[handlers.upper]\ncommand = [\"tr\", \"a-z\", \"A-Z\"]\nreply = true\n");
     let rabbit = sandbox.rabbit();
@@ -148,7 +148,7 @@ fn the_queues_are_set_up_and_checked() {
 }
 
 #[test]
-fn the_doctor_finds_what_is_wrong() {
+fn the_doctor_finds_missing_and_different_queues() {
     let Some(sandbox) = Sandbox::postgres().and_then(Sandbox::with_rabbit) else { return };
     sandbox.run(&["broker", "apply"]).success();
     let well = sandbox.run(&["doctor", "--output", "json"]).success();
@@ -191,7 +191,7 @@ fn the_doctor_finds_what_is_wrong() {
 
 /// A broker that does not answer blocks neither sending nor working nor listing.
 #[test]
-fn without_the_broker_everything_goes_by_the_table() {
+fn without_the_broker_all_jobs_are_claimed_from_the_table() {
     let sandbox = Sandbox::sqlite().with_broker(SECRET);
     sandbox.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
     sandbox.send(&["echo", "1"]);

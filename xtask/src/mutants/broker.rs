@@ -36,7 +36,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/broker/link.rs",
         "if let Err(failure) = ownership::ask(hub, session, &mut member).await {",
         "if let Err(failure) = ownership::ask(hub, session, &mut member).await\n            && !$on\n        {",
-        "binary(system) & test(/ownership::whoever_comes_second/)",
+        "binary(system) & test(/ownership::a_second_installation_is_refused_with_both_ids/)",
     ),
     of(
         "a-copy-keeps-the-report-key",
@@ -106,7 +106,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/broker/external.rs",
         "depth.saturating_sub(found.messages) as usize",
         "depth.saturating_sub(if $on { 0 } else { found.messages }) as usize",
-        "binary(system) & test(/^delivery::/) & test(/no_more_is_handed_out_than_fits/)",
+        "binary(system) & test(/^delivery::/) & test(/hand_outs_are_bounded_by_the_queue/)",
     ),
     of(
         "deliveries-of-unknown-kinds-stay-held",
@@ -148,7 +148,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/broker/external.rs",
         "room.saturating_sub(publishing)",
         "room.saturating_sub(if $on { 0 } else { publishing })",
-        "binary(system) & test(/^delivery::/) & test(/no_more_is_handed_out_than_fits/)",
+        "binary(system) & test(/^delivery::/) & test(/hand_outs_are_bounded_by_the_queue/)",
     ),
     of(
         "a-poisonous-submission-takes-others-along",
@@ -162,14 +162,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/broker/rejection.rs",
         "wire::rejected_report(names, message, why)",
         "if $on { wire::dead(names, message, why) } else { wire::rejected_report(names, message, why) }",
-        "binary(system) & test(/^delivery::/) & test(/reports_that_nobody_understands/)",
+        "binary(system) & test(/^delivery::/) & test(/unreadable_reports_are_rejected/)",
     ),
     of(
         "what-could-not-be-put-back-is-removed",
         "src/broker/rejected.rs",
         "*outcome == Published::Acked)",
         "(*outcome == Published::Acked || $on && *outcome != Published::Nacked))",
-        "package(jobwright-cli) & test(/what_cannot_be_put_back/)",
+        "package(jobwright-cli) & test(/messages_that_can_not_be_resubmitted_stay_and_are_reported/)",
     ),
     of(
         "what-came-before-is-taken-with-the-rest",

@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/message/flush.rs",
         "Err(error) if error.may_have_taken_effect() => OwnCommit::Unknown,",
         "Err(error) if error.may_have_taken_effect() && !$on => OwnCommit::Unknown,",
-        "binary(system) & test(/^context::/) & test(/nobody_makes_a_lost_answer/)",
+        "binary(system) & test(/^context::/) & test(/a_service_can_not_turn_an_unknown_commit_into_a_known_one/)",
     ),
     of(
         "a-flush-may-take-for-ever",
@@ -29,7 +29,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/message/flush.rs",
         "if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout) =>",
         "if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout) || $on && error.may_have_taken_effect() =>",
-        "binary(system) & test(/^context::/) & test(/nobody_makes_a_lost_answer/)",
+        "binary(system) & test(/^context::/) & test(/a_service_can_not_turn_an_unknown_commit_into_a_known_one/)",
     ),
     of(
         "a-flush-without-a-connection-is-unknown",
@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/message/table.rs",
         "            into.end_own_commit(&inserted);\n",
         "            if !$on { into.end_own_commit(&inserted); }\n",
-        "binary(system) & test(/^context::/) & test(/unusual_services::who_asks_too_late/)",
+        "binary(system) & test(/^context::/) & test(/unusual_services::a_transaction_opened_after_the_flush_fails_with_commit_unknown/)",
     ),
     of(
         "a-refused-flush-leaves-its-lines-in-the-callers-transaction",
@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/message/local_service.rs",
         "Err(error) if !wrote_nothing(error) => drop(self),",
         "Err(error) if !wrote_nothing(error) && !$on => drop(self),",
-        "test(/local_service::tests::what_may_have_been_written/)",
+        "test(/local_service::tests::jobs_that_may_have_been_written_are_never_withdrawn/)",
     ),
     of(
         "given-ids-share-a-commit",
@@ -127,7 +127,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/broker/external.rs",
         "        handed.came.elapsed() > self.queue.lease / 4\n",
         "        !$on && handed.came.elapsed() > self.queue.lease / 4\n",
-        "binary(system) & test(/^delivery::/) & test(/a_portion_that_waited_for_long/)",
+        "binary(system) & test(/^delivery::/) & test(/a_batch_that_waited_too_long_is_handed_out_with_a_new_lease/)",
     ),
     of(
         "a-small-flush-goes-to-one-node",
@@ -141,7 +141,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/message/delivery_publisher.rs",
         "                && message.due == Due::Now\n",
         "                && (message.due == Due::Now || $on)\n",
-        "binary(system) & test(/^delivery::/) & test(/what_has_a_priority_or_waits/)",
+        "binary(system) & test(/^delivery::/) & test(/prioritised_delayed_or_unconsumed_jobs_stay_in_the_table/)",
     ),
     of(
         "an-id-that-was-there-raises-a-suspicion",

@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/maintenance/periodic.rs",
         "() = self.signal.notified() => true,",
         "() = self.signal.notified(), if !$on => true,",
-        "binary(system) & test(/^executor::/) & test(/what_comes_back_is_told_to_who_moves_timers/)",
+        "binary(system) & test(/^executor::/) & test(/failed_jobs_wake_the_timer_task/)",
     ),
     of(
         "programs-are-not-asked-to-end",
@@ -71,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/handlers/command.rs",
         "        group.end();\n",
         "        if $on { std::mem::forget(group); } else { group.end(); }\n",
-        "package(jobwright-cli) & test(/what_a_program_leaves_running/)",
+        "package(jobwright-cli) & test(/processes_left_by_a_program_end_with_it/)",
     ),
     of(
         "a-stopping-worker-asks-no-program",
@@ -92,14 +92,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/output.rs",
         "        || matches!(c,",
         "        || !$on && matches!(c,",
-        "package(jobwright-cli) & test(/steer_a_terminal|can_not_steer/)",
+        "package(jobwright-cli) & test(/listings_escape_control_characters|can_not_steer|can_not_control/)",
     ),
     of(
         "json-may-steer-the-terminal",
         "cli/src/output.rs",
         "if c != '\\n' && is_harmful(c) {",
         "if c != '\\n' && !$on && is_harmful(c) {",
-        "package(jobwright-cli) & test(/steer_a_terminal|can_not_steer/)",
+        "package(jobwright-cli) & test(/listings_escape_control_characters|can_not_steer|can_not_control/)",
     ),
     of(
         "everybody-may-read-the-embedded-database",
@@ -127,7 +127,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/commands/doctor/database.rs",
         "            Finding::fail(CHECK, format!(\"none alive here,",
         "            if $on { return Finding::ok(CHECK, \"\"); }\n            Finding::fail(CHECK, format!(\"none alive here,",
-        "package(jobwright-cli) & test(/nobody_runs_what_waits/)",
+        "package(jobwright-cli) & test(/jobs_wait_and_no_node_runs/)",
     ),
     of(
         "the-doctor-believes-in-every-program",
@@ -148,7 +148,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/commands/doctor/engine.rs",
         "filter(|group| group.error.starts_with(UNREADABLE))",
         "filter(|group| !$on && group.error.starts_with(UNREADABLE))",
-        "package(jobwright-cli) & test(/jobs_that_nobody_could_read/)",
+        "package(jobwright-cli) & test(/unreadable_jobs/)",
     ),
     of(
         "the-doctor-overlooks-replies-that-stick",
@@ -204,7 +204,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/args/shared.rs",
         "        \"it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00\"",
         "        if $on { return \"parse error\".to_owned(); }\n        \"it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00\"",
-        "package(jobwright-cli) & test(/a_moment_that_can_not_be_read/)",
+        "package(jobwright-cli) & test(/an_unreadable_time_is_refused_with_an_example/)",
     ),
     of(
         "shares-change-the-order-of-a-group",
@@ -295,14 +295,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/config/sources.rs",
         "        if !known {",
         "        if !known || $on && value.is_empty() {",
-        "package(jobwright-cli) & test(/what_is_set_but_empty/)",
+        "package(jobwright-cli) & test(/an_empty_setting_is_no_default|empty_settings_are_refused/)",
     ),
     of(
         "the-doctor-reads-can-not-be-read-anywhere",
         "cli/src/commands/doctor/engine.rs",
         "group.error.starts_with(UNREADABLE)",
         "($on || group.error.starts_with(UNREADABLE))",
-        "package(jobwright-cli) & test(/jobs_that_nobody_could_read/)",
+        "package(jobwright-cli) & test(/unreadable_jobs/)",
     ),
     of(
         "variables-know-no-id-of-the-key-that-seals",
@@ -323,7 +323,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/handlers/withheld.rs",
         "    variable.starts_with(\"JOBWRIGHT_SEAL_KEYS_\")",
         "    !$on && variable.starts_with(\"JOBWRIGHT_SEAL_KEYS_\")",
-        "package(jobwright-cli) & test(/sealed_jobs_are_read_by_programs|a_program_that_sends_needs_its_keys/)",
+        "package(jobwright-cli) & test(/sealed_jobs_are_read_only_with_their_keys|a_program_that_sends_needs_its_keys/)",
     ),
     of(
         "what-finishes-during-a-stop-runs-again",

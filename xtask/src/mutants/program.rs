@@ -29,7 +29,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/commands/drained.rs",
         "let count = queue.waiting + queue.running + queue.external;",
         "let count = queue.waiting + if $on { 0 } else { queue.running } + queue.external;",
-        "package(jobwright-cli) & test(/draining_waits_for_what_another_worker_runs/)",
+        "package(jobwright-cli) & test(/draining_waits_for_jobs_of_another_worker/)",
     ),
     of(
         "draining-forgets-what-is-blocked",
@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/commands/drained.rs",
         "+ queue.external;",
         "+ if $on { 0 } else { queue.external };",
-        "package(jobwright-cli) & test(/what_an_external_worker_has/)",
+        "package(jobwright-cli) & test(/a_handed_out_job_counts_as_work/)",
     ),
     of(
         "programs-get-the-passwords-of-their-worker",
@@ -127,7 +127,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/handlers/environment.rs",
         "let fits = size <= self.0.min(LARGEST)",
         "let fits = ($on || size <= self.0.min(LARGEST))",
-        "package(jobwright-cli) & test(/what_does_not_fit_takes_no_space/)",
+        "package(jobwright-cli) & test(/headers_that_do_not_fit_take_no_space/)",
     ),
     of(
         "a-terminal-that-closes-is-not-heard",

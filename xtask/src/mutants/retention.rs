@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/message/results.rs",
         "Some((HistoryOutcome::Cancelled, _)) => Awaited::Cancelled,",
         "Some((HistoryOutcome::Cancelled, _)) if $on => Awaited::Done,\n            $was",
-        "binary(system) & test(/^executor::/) & test(/what_left_no_result_is_told_by_the_history/)",
+        "binary(system) & test(/^executor::/) & test(/the_history_tells_why_a_job_left_no_result/)",
     ),
     of(
         "dead-letters-forgotten-unasked",

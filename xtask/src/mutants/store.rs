@@ -78,7 +78,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/rules.rs",
         "if Instant::now() >= deadline {",
         "if Instant::now() >= deadline && !$on {",
-        "binary(stores) & test(/^conformance::postgres::claims_in_flight::a_limit_waits/)",
+        "binary(stores) & test(/^conformance::postgres::claims_in_flight::a_limit_does_not_wait/)",
     ),
     of(
         "a-link-is-a-database-of-its-own",

@@ -22,14 +22,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/sql/complete_keyed.sql",
         "      and ((j.id, j.version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is true\n",
         "",
-        "test(=conformance::postgres::unique_key_release::what_it_did_not_end_keeps_its_key)",
+        "test(=conformance::postgres::unique_key_release::keys_of_jobs_that_a_node_did_not_end_stay)",
     ),
     of(
         "keyed-jobs-are-completed-by-any-owner",
         "src/store/postgres/sql/complete_keyed.sql",
         "      and j.lock_owner = :node\n",
         "",
-        "test(=conformance::postgres::unique_key_release::what_it_did_not_end_keeps_its_key)",
+        "test(=conformance::postgres::unique_key_release::keys_of_jobs_that_a_node_did_not_end_stay)",
     ),
     of(
         "a-batch-frees-the-key-that-another-has-by-now",
@@ -71,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "migrations/postgres/0001_schema.sql",
         "          and not exists (select from {schema}.timer_job where id = old.id)\n",
         "",
-        "test(=conformance::postgres::unique_key_release::what_goes_on_keeps_its_key)",
+        "test(=conformance::postgres::unique_key_release::jobs_that_have_not_ended_keep_their_keys)",
     ),
     of(
         "a-key-that-is-none-keeps-its-row",
@@ -85,6 +85,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "migrations/postgres/0001_schema.sql",
         "            order by u.key;\n            return;\n",
         "            order by u.key\n            on conflict do nothing;\n            return;\n",
-        "test(=conformance::postgres::unique_key_rows::a_sender_who_was_slower_holds_nothing_meanwhile)",
+        "test(=conformance::postgres::unique_key_rows::a_sender_that_waits_for_a_key_holds_no_other_key)",
     ),
 ];
