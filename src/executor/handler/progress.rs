@@ -8,8 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::codec::{ContentKind, Label};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::JobContext;
-use crate::executor::handler::job_context::Engine;
+use crate::executor::handler::job_context::{Engine, JobContext};
 use crate::job::{Payload, check_numbers};
 use crate::message::MessageServices;
 use crate::store::{CHECKPOINT_MAX, NOTE_MAX, NewResult, ProgressUpdate, Store, clip};
