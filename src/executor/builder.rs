@@ -347,18 +347,7 @@ impl<S: Store> ExecutorBuilder<S> {
         if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
             return Err(Error::config(format!("the concurrency of queue {name:?} is {n}; use 1 to 1000000")));
         }
-        match (kinds.is_empty() && external.is_empty(), idle) {
-            (true, false) => {
-                return Err(Error::config(
-                    "the executor has no handler, so it would run nothing: register what it is to run (`command`, `handle`), \
-                     or say `without_handlers()` if it is there for maintenance and the broker only",
-                ));
-            }
-            (false, true) => {
-                return Err(Error::config("`without_handlers()` is said of an executor that has something to run"));
-            }
-            _ => {}
-        }
+        check_idle(kinds.is_empty() && external.is_empty(), idle)?;
         let stall_timeout = config.stall_limit();
         let host = host_name();
         let pid = std::process::id();
@@ -389,6 +378,18 @@ impl<S: Store> ExecutorBuilder<S> {
             grace: Mutex::new(config.grace),
         };
         Ok((settings, handlers))
+    }
+}
+
+/// Checks that an executor has something to run, unless it was said that it is idle.
+fn check_idle(runs_nothing: bool, idle: bool) -> Result<()> {
+    match (runs_nothing, idle) {
+        (true, false) => Err(Error::config(
+            "the executor has no handler, so it would run nothing: register what it is to run (`command`, `handle`), \
+             or say `without_handlers()` if it is there for maintenance and the broker only",
+        )),
+        (false, true) => Err(Error::config("`without_handlers()` is said of an executor that has something to run")),
+        _ => Ok(()),
     }
 }
 
