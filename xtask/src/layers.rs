@@ -57,6 +57,6 @@ fn circles(mut uses: Uses) -> Option<String> {
         let (using, used): (BTreeSet<String>, BTreeSet<String>) = uses.keys().cloned().unzip();
         uses.retain(|(from, to), _| used.contains(from) && using.contains(to));
     }
-    let lines: String = uses.iter().map(|((from, to), path)| format!("\n  {from} uses {to} ({path})")).collect();
-    (!lines.is_empty()).then(|| format!("files use one another in a circle: move what they share below them:{lines}"))
+    let lines: Vec<String> = uses.iter().map(|((from, to), path)| format!("\n  {from} uses {to} ({path})")).collect();
+    (!lines.is_empty()).then(|| format!("files use one another in a circle; move what they share:{}", lines.concat()))
 }

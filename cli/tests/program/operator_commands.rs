@@ -147,7 +147,7 @@ fn the_doctor_checks_schedules_rules_and_permits(sandbox: &Sandbox) {
     by_hand(sandbox, &format!("update {{}}unblock set unblock_at = {old}"));
     by_hand(sandbox, &format!("update {{}}schedule set next_at = {past}"));
     let (state, found) = doctor("admission");
-    assert!(state == "warn" && found.starts_with("1 opened, the first 7"), "{found}");
+    assert!(state == "warn" && found.starts_with("pending unblocks: 1, the oldest for 7"), "{found}");
     let (state, found) = doctor("schedules");
     assert!(state == "warn" && found.contains("tick has been due for 10"), "{found}");
     by_hand(sandbox, "delete from {}unblock");

@@ -122,15 +122,15 @@ impl<'ast> Visit<'ast> for Module {
 
     /// The tokens of a macro, which `syn` does not parse: words with `::` between them are a path.
     fn visit_token_stream(&mut self, tokens: &'ast TokenStream) {
-        let mut text = String::new();
+        let mut words = Vec::new();
         for token in tokens.clone() {
             match token {
                 TokenTree::Group(group) => self.visit_token_stream(&group.stream()),
                 TokenTree::Literal(_) => {}
-                other => text += &format!(" {other}"),
+                other => words.push(other.to_string()),
             }
         }
-        let paths = text.replace(" : : ", "::");
+        let paths = words.join(" ").replace(" : : ", "::");
         self.paths.extend(paths.split(' ').map(|path| path.split("::").map(str::to_owned).collect()));
     }
 

@@ -69,7 +69,7 @@ async fn admission(messages: &Messages) -> Checked {
         return Ok(Finding::ok(CHECK, "no unblock is overdue"));
     }
     let found = format!(
-        "{} unblocks are pending, the oldest for {}: no executor runs admission, so jobs of groups and limits do not start",
+        "pending unblocks: {}, the oldest for {}; no executor runs admission, so jobs of groups and limits do not start",
         overdue.unblocks,
         ago(overdue.longest)
     );
