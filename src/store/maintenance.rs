@@ -16,7 +16,7 @@ pub struct MaintenanceDue {
     pub schedules: bool,
     /// Leases of external workers: [`expire_external`](super::External::expire_external).
     pub external: bool,
-    /// Suspects that wait to be run alone: [`suspects`](super::Acquire::suspects).
+    /// Suspects that wait to be run alone: [`suspects`](super::engine::Claims::suspects).
     pub suspects: bool,
     /// The time by the database's clock, if it was read.
     pub now: Option<Timestamp>,

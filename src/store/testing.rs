@@ -38,7 +38,7 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
 /// Applies these schema changes behind those of this build, as a later build would, and gives them the next numbers.
 ///
 /// # Errors
-/// As for [`migrate`](super::Schema::migrate).
+/// As for [`migrate`](super::engine::Operator::migrate).
 pub async fn migrate_postgres(
     store: &super::Postgres,
     more: &[super::Migration],
@@ -49,7 +49,7 @@ pub async fn migrate_postgres(
 /// Applies the schema changes up to this one, as an earlier build did.
 ///
 /// # Errors
-/// As for [`migrate`](super::Schema::migrate).
+/// As for [`migrate`](super::engine::Operator::migrate).
 pub async fn migrate_postgres_to(store: &super::Postgres, version: i32) -> Result<Vec<super::MigrationStatus>> {
     store.migrate_to(version).await
 }
@@ -57,7 +57,7 @@ pub async fn migrate_postgres_to(store: &super::Postgres, version: i32) -> Resul
 /// Applies later schema changes to an embedded database, as [`migrate_postgres`] does.
 ///
 /// # Errors
-/// As for [`migrate`](super::Schema::migrate).
+/// As for [`migrate`](super::engine::Operator::migrate).
 #[cfg(feature = "sqlite")]
 pub async fn migrate_sqlite(
     store: &super::sqlite::Sqlite,

@@ -63,7 +63,7 @@ pub trait UnitOfWork: Send + 'static {
         }
     }
 
-    /// Stores the result of the job that was removed. See [`Inspect::result`](super::Inspect::result).
+    /// Stores the result of the job that was removed. See [`Operator::result`](super::engine::Operator::result).
     fn keep_result(&mut self, result: &NewResult) -> impl Future<Output = Result<()>> + Send;
 
     /// Commits. Returns `Ok` only if the server has proved that it committed.
