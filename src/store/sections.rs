@@ -98,7 +98,8 @@ const fn equal(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
 
-    const FILE: &str = "-- About the file.\n\n-- name: one\n-- Why.\nselect 1;\n\n-- name: one_more\nselect '-- name: x';\n";
+    const FILE: &str =
+        "-- About the file.\n\n-- name: one\n-- Why.\nselect 1;\n\n-- name: one_more\nselect '-- name: x';\n";
     const ONE: &str = section(FILE, "one");
     const MORE: &str = section(FILE, "one_more");
 

@@ -8,7 +8,6 @@ use super::history::Memory;
 use super::job_columns::JobPositions;
 use super::nodes::may_own;
 use super::rows::count;
-use super::settle::dead_letter_unreadable;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
@@ -16,8 +15,9 @@ use crate::error::{Error, Result};
 use crate::job::{Job, NodeId};
 use crate::store::{ClaimRequest, ScanRange};
 
-static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
-static CLAIM: Statement = statement!("sql/claim.sql");
+const SQL: &str = include_str!("claim.sql");
+static CLAIM_CHECK: Statement = statement!(SQL, "claim_check");
+static CLAIM: Statement = statement!(SQL, "claim");
 
 /// How long a claim that meets nothing but rows that can't be read goes on: whoever sends many of them must not make a queue look empty.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ impl Shared {
             loop {
                 let (jobs, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
                 for row in &unreadable {
-                    dead_letter_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
+                    row.bury(connection, NodeId(node), Memory { keep, now })?;
                 }
                 if !jobs.is_empty() || unreadable.is_empty() || began.elapsed() > PATIENCE {
                     return Ok(jobs);

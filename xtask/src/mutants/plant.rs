@@ -1,7 +1,7 @@
 //! Plants all defects in a copy of the tree.
 //!
 //! A defect in Rust is an expression that looks whether it is chosen. One in SQL takes the place of its file's text where a store takes the
-//! text up, so those places are rewritten in the copy, all in the same way.
+//! text up, so those places are rewritten in the copy, all in the same way. What a store takes up may be a section of its file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -38,11 +38,7 @@ const HOOKS: [(&str, &str, &str); 6] = [
         "render(migration.sql, schema), recorded(migration, schema, ",
         "render(crate::planted::sql(migration.sql), schema), recorded(migration, schema, ",
     ),
-    (
-        "src/store/sqlite/statements.rs",
-        "statements::render(include_str!($file))",
-        "statements::render($crate::planted::sql(include_str!($file)))",
-    ),
+    ("src/store/sqlite/statements.rs", "statements::render(TEXT)", "statements::render($crate::planted::sql(TEXT))"),
     ("src/store/sqlite/migrate.rs", "execute_batch(step.sql)", "execute_batch(crate::planted::sql(step.sql))"),
 ];
 
@@ -153,7 +149,8 @@ pub fn is(name: &str) -> bool {
 }
 
 pub fn sql(text: &'static str) -> &'static str {
-    let Some((_, _, find, plant)) = SQL.iter().find(|(name, whole, ..)| is(name) && *whole == text) else { return text };
+    let here = |whole: &str, find: &str| whole.contains(text) && text.contains(find);
+    let Some((_, _, find, plant)) = SQL.iter().find(|(name, whole, find, _)| is(name) && here(whole, find)) else { return text };
     Box::leak(text.replacen(find, plant, 1).into_boxed_str())
 }
 "#;
