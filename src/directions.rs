@@ -2,23 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// What an engine may ask of a database stays in parts that one can take in at a glance (docs/adr/0065-the-house.md).
-#[test]
-fn a_role_of_the_store_has_at_most_eight_methods() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/engine");
-    let mut roles = 0;
-    for file in files(&folder) {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let Some((_, role)) = text.split_once("pub trait ") else { continue };
-        let methods = role.lines().take_while(|line| *line != "}");
-        let methods = methods.filter(|line| line.starts_with("    fn ") || line.starts_with("    async fn ")).count();
-        assert!(methods <= 8, "{} has {methods} methods", file.display());
-        assert!(!role.contains("pub trait "), "{} has two roles", file.display());
-        roles += usize::from(methods > 0);
-    }
-    assert_eq!(roles, 16);
-}
-
 /// Tasks take a role. Only these put an executor, message services or the operators' API together.
 #[test]
 fn few_files_name_all_roles_at_once() {

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::job_waiters::JobWaiters;
 use super::local::{LocalExecutor, LocalHandoff};
 use crate::job::{Due, JobMessage};
-use crate::store::{Hint, Hints};
+use crate::store::{Enqueue, Hint};
 
 /// Shortest time between two notifications from one process. NOTIFY serialises the commits of a whole database, so a burst of commits
 /// shares one. The first of a burst is sent at once.
@@ -19,7 +19,7 @@ const GAP: Duration = Duration::from_millis(10);
 pub(crate) struct WakeUp {
     executors: Mutex<Vec<Weak<dyn LocalExecutor>>>,
     remote: Arc<Remote>,
-    store: Arc<dyn Hints>,
+    store: Arc<dyn Enqueue>,
     /// Waiters for the end of a job, in this process.
     pub(crate) job_waiters: Arc<JobWaiters>,
 }
@@ -44,7 +44,7 @@ struct Pending {
 }
 
 impl WakeUp {
-    pub(crate) fn new(store: Arc<dyn Hints>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Enqueue>) -> Self {
         Self { executors: Mutex::default(), remote: Arc::default(), store, job_waiters: Arc::default() }
     }
 
@@ -119,7 +119,7 @@ impl Drop for WakeUp {
 }
 
 /// Sends hints through the engine's own connection. A hint that fails is dropped: polling finds the jobs.
-async fn send_hints(remote: Arc<Remote>, store: Arc<dyn Hints>) {
+async fn send_hints(remote: Arc<Remote>, store: Arc<dyn Enqueue>) {
     loop {
         let (hints, closed): (Vec<Hint>, bool) = {
             let mut pending = remote.pending.lock().unwrap_or_else(PoisonError::into_inner);

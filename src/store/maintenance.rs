@@ -14,7 +14,7 @@ pub struct MaintenanceDue {
     pub admission: bool,
     /// Schedules: [`next_schedule`](super::Schedules::next_schedule), and what follows from it.
     pub schedules: bool,
-    /// Leases of external workers: [`expire_external`](super::Recovery::expire_external).
+    /// Leases of external workers: [`expire_external`](super::External::expire_external).
     pub external: bool,
     /// Suspects that wait to be run alone: [`suspects`](super::Acquire::suspects).
     pub suspects: bool,

@@ -11,8 +11,8 @@
 //!   alive.
 //! * An outcome names a [`Fence`](crate::Fence) and the node, and changes nothing unless both are current.
 //! * The database's clock and sequence alone decide about ownership, due dates, leases and order.
-//! * A job is in exactly one of the tables `job`, `blocked_job` (SQLite only), `external_job`, `timer_job`, `suspended_job` and
-//!   `dead_letter_job`, or gone.
+//! * A job is in exactly one of the tables `job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone. On SQLite it has
+//!   exactly one state in the table `job`, or is gone.
 
 mod admin;
 pub(crate) mod admission;
@@ -69,8 +69,7 @@ pub use self::database::{Store, TransactionRef};
 pub(crate) use self::dead_letter_groups::ENCODED;
 pub use self::dead_letter_groups::{DeadLetterGroup, DeadLetterGroups};
 pub(crate) use self::engine::{
-    Acquire, Diagnose, Enqueue, External, Hints, Inspect, JobStore, Leases, Maintenance, Operate, Outcomes, Progress,
-    Prune, Recovery, Schedules, Schema, StoreInfo, check_schema,
+    Claims, Enqueue, External, JobStore, Maintenance, Nodes, Operator, Outcomes, Schedules, StoreInfo, check_schema,
 };
 pub(crate) use self::error_kind::kind_of;
 pub(crate) use self::expiring::Expired;

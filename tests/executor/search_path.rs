@@ -129,12 +129,27 @@ async fn each_statement_means_the_same_whatever_the_search_path_is() {
         let [name, arguments, returns, body, language]: [String; 5] = std::array::from_fn(|column| row.get(column));
         match language.as_str() {
             "sql" => faults.extend(fault(&client, &name, &arguments, &returns, body.trim(), &own).await),
+            // It is called for each row: tried below.
+            _ if name == "is_carriable" => {}
             // They compare numbers and a setting, and are called with each claim: a path costs more than what they do.
             _ => assert!(["hold_node", "refuse_node"].contains(&name.as_str()), "{name} has no search path of its own"),
         }
     }
+    // Operators that are found before PostgreSQL's, and each of which fails.
+    client.batch_execute(&format!("set local search_path = {}, pg_catalog", db.schema())).await.unwrap();
+    for parts in CARRIABLE {
+        let carriable = format!("select {}.is_carriable({parts})", db.schema());
+        assert!(client.query_one(&carriable, &[]).await.unwrap().get::<_, bool>(0), "{parts}");
+    }
     assert!(faults.is_empty(), "{faults:#?}");
 }
+
+/// Options and headers that lead through all of `is_carriable`.
+const CARRIABLE: [&str; 3] = [
+    r#"'{"group": "g"}'::jsonb, null::jsonb"#,
+    r#"'{"group": "g", "tenant": "t", "limit": "l", "expires": 5, "ttl": 5, "aged": 5}'::jsonb, '{"h": "x"}'::jsonb"#,
+    r#"null::jsonb, '{"h": 1}'::jsonb"#,
+];
 
 /// Those of the operators and functions with which it was possible.
 const TRAPS: &str = "

@@ -6,9 +6,9 @@ use std::time::Duration;
 use jobwright::store::engine::UnitOfWork as _;
 use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome, Postgres};
 
-use crate::support::TestDb as _;
 use crate::support::environment::{World as _, at_once, lease};
 use crate::support::postgres::Pg;
+use crate::support::{TestDb as _, eventually};
 
 /// All that a session remembers between transactions, but for prepared statements: a setting that a later PostgreSQL has is compared too.
 const SESSION: &str = "
@@ -64,6 +64,29 @@ async fn the_next_user_finds_the_session_of_a_new_connection() {
         let differs: Vec<_> = fresh.1.symmetric_difference(&next.1).collect();
         assert!(differs.is_empty(), "after {ends}: {differs:?}");
         assert_eq!(fresh.0, next.0, "after {ends}: it is another connection");
+    }
+}
+
+/// Others may wait for what the session holds: also where the connection has no next user.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_locks_of_a_session_end_soon_when_nothing_uses_it_again() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let messages = alone(&db).await;
+    let (observer, key) = (db.client().await, i64::from(std::process::id()));
+    for ends in ["commit", "rollback", "drop"] {
+        let mut cx = messages.begin();
+        cx.transaction().await.unwrap().execute("select pg_advisory_lock($1)", &[&key]).await.unwrap();
+        match ends {
+            "commit" => cx.commit().await.unwrap(),
+            "rollback" => cx.rollback().await.unwrap(),
+            _ => drop(cx),
+        }
+        eventually(Duration::from_secs(10), async || {
+            let free = observer.query_one("select pg_try_advisory_lock($1)", &[&key]).await.unwrap();
+            free.get::<_, bool>(0)
+        })
+        .await;
+        observer.execute("select pg_advisory_unlock($1)", &[&key]).await.unwrap();
     }
 }
 

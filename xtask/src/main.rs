@@ -71,6 +71,10 @@ Commands:
   mutants [--list] [NAME...]
                     plants known defects in a copy of the tree, one at a time, and runs the tests that have to notice each;
                     fails if one survives. What the tests said is in target/mutants/
+  mutants --changed [BASE] [-- ARGS...]
+                    lets cargo-mutants plant its own defects in the lines of Rust that have changed since BASE, which is
+                    `main` unless named; ARGS go to cargo nextest, such as a filter: -E 'test(/fencing/)'. Each defect is
+                    compiled, and costs minutes
   fuzz [--runs N] [TARGET...]
                     looks for inputs that do harm, with libFuzzer (needs a C++ compiler): 10,000,000 of them for each target of
                     fuzz/, in about an hour. What it finds is kept in fuzz/found/, which the tests play
@@ -247,6 +251,7 @@ mod tests {
             &["matrix", "12"],
             &["model", "--shallow"],
             &["mutants", "no-such-defect"],
+            &["mutants", "--changed", "main", "x"],
             &["ha", "killed"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");

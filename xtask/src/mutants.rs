@@ -1,23 +1,12 @@
 //! Defects planted on purpose, each of which a test has to detect: `cargo xtask mutants`.
 //!
-//! All of them are built into one copy of the tree, and a variable enables one at a time; the source itself stays clean. A defect that no test
-//! detects fails the run, and so does one whose place in the source is gone: the list follows the code.
+//! They are defects that no tool can plant: in SQL, in migrations, and in the order of steps. All of them are built into one copy of the tree,
+//! and a variable enables one at a time; the source itself stays clean. A defect that no test detects fails the run, and so does one whose place
+//! in the source is gone: the list follows the code. Defects that a tool can plant are left to cargo-mutants: [`changed`].
 
-mod benchmarks;
-mod broker;
-mod content;
-mod counting;
-mod executor;
-mod foreign_input;
-mod message;
-mod operating;
+mod changed;
+mod list;
 mod plant;
-mod program;
-mod protocol;
-mod retention;
-mod sql;
-mod store;
-mod unique_keys;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -29,6 +18,7 @@ use crate::report::Report;
 use crate::run::{self, Result};
 use crate::runner;
 use crate::services::{self, Urls};
+use list::Defect;
 use verdict::Verdict;
 
 /// Selects the planted defect. It is not one of the program's own variables, which it would refuse.
@@ -40,103 +30,64 @@ const TRIES: usize = 3;
 /// The limit for the tests of one defect. The runner ends a hanging test before that (profile `mutants`).
 const DEADLINE: Duration = Duration::from_secs(10 * 60);
 
-/// A defect, and the tests that have to detect it.
-struct Mutant {
-    /// Its name, which states the consequence.
-    name: &'static str,
-    /// The file in which it is planted.
-    file: &'static str,
-    /// The original text, which occurs exactly once.
-    find: &'static str,
-    /// The replacement, if the defect is enabled. In Rust `$on` tests whether it is, and `$was` is the original; in SQL it is just the text.
-    plant: &'static str,
-    /// The tests that have to detect it, as a filter of cargo-nextest.
-    tests: &'static str,
-}
-
-/// Creates one; the arguments are in the order of the fields.
-const fn of(
-    name: &'static str,
-    file: &'static str,
-    find: &'static str,
-    plant: &'static str,
-    tests: &'static str,
-) -> Mutant {
-    Mutant { name, file, find, plant, tests }
-}
-
-fn all() -> Vec<&'static Mutant> {
-    [
-        sql::MUTANTS,
-        protocol::MUTANTS,
-        store::MUTANTS,
-        message::MUTANTS,
-        executor::MUTANTS,
-        broker::MUTANTS,
-        program::MUTANTS,
-        foreign_input::MUTANTS,
-        content::MUTANTS,
-        counting::MUTANTS,
-        operating::MUTANTS,
-        retention::MUTANTS,
-        unique_keys::MUTANTS,
-        benchmarks::MUTANTS,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Options {
-    /// List the names, and do nothing.
-    list: bool,
-    /// Empty: all.
-    names: Vec<String>,
+#[derive(Debug, PartialEq)]
+pub(crate) enum Options {
+    /// Prints the list.
+    List,
+    /// Plants these; empty: all.
+    Planted(Vec<String>),
+    /// Lets cargo-mutants plant its own.
+    Changed(changed::Options),
 }
 
 impl Options {
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self::default();
-        for &word in words {
-            match word {
-                "--list" => options.list = true,
-                name if all().iter().any(|mutant| mutant.name == name) => options.names.push(name.to_owned()),
-                other => return Err(format!("mutants: `{other}` is neither --list nor one of those that it names")),
+        match words {
+            ["--list"] => Ok(Self::List),
+            ["--changed", rest @ ..] => changed::Options::parse(rest).map(Self::Changed),
+            names => {
+                let all = list::all()?;
+                match names.iter().find(|&&name| all.iter().all(|defect| defect.name != name)) {
+                    None => Ok(Self::Planted(names.iter().map(|&name| name.to_owned()).collect())),
+                    Some(other) => Err(format!(
+                        "mutants: `{other}` is neither --list, nor --changed, nor one of those that --list names"
+                    )),
+                }
             }
         }
-        Ok(options)
-    }
-
-    fn wanted(&self) -> Vec<&'static Mutant> {
-        let named = |mutant: &&Mutant| self.names.is_empty() || self.names.iter().any(|name| name == mutant.name);
-        all().into_iter().filter(named).collect()
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let wanted = options.wanted();
-    if options.list {
-        for mutant in wanted {
-            println!("{:<44} {}", mutant.name, mutant.file);
-        }
-        return Ok(());
-    }
     let mut report = Report::default();
-    steps(options, &mut report);
+    match options {
+        Options::List => {
+            for defect in list::all()? {
+                println!("{:<44} {}", defect.name, defect.breaks);
+            }
+            return Ok(());
+        }
+        Options::Planted(names) => planted(names, &mut report),
+        Options::Changed(options) => changed::steps(options, &mut report),
+    }
     report.finish()
 }
 
-pub(crate) fn steps(options: &Options, report: &mut Report) {
-    let wanted = options.wanted();
+/// Plants those of these names; without a name all of them.
+pub(crate) fn planted(names: &[String], report: &mut Report) {
     let mut found = None;
+    let mut wanted = Vec::new();
     let ready = report.step("services up", || services::up().map(|urls| found = Some(urls)))
         && report.step("tools", services::tools)
         && report.step("test runner", runner::ensure)
-        && report.step("plant", || plant::tree(&all()));
+        && report.step("plant", || {
+            wanted = list::all()?;
+            plant::tree(&wanted)
+        });
     let Some(urls) = found.filter(|_| ready) else { return };
+    wanted.retain(|defect| names.is_empty() || names.contains(&defect.name));
     // Once without any defect, or failures would say nothing.
-    let filters: BTreeSet<&str> = wanted.iter().map(|mutant| mutant.tests).collect();
+    let filters: BTreeSet<&str> = wanted.iter().map(|defect| defect.tests.as_str()).collect();
     let filter = filters.iter().map(|filter| format!("({filter})")).collect::<Vec<_>>().join(" | ");
     if !report.step("build, and the tests without a defect", || {
         let mut command = nextest(&urls, &filter);
@@ -150,7 +101,7 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
 /// Compiles the copy with all defects in it. A defect whose text still fits its place may name what has moved.
 pub(crate) fn compile(report: &mut Report) {
     report.step("planted defects compile", || {
-        plant::tree(&all())?;
+        plant::tree(&list::all()?)?;
         let mut command =
             run::cargo(["check", "--package", "jobwright", "--package", "jobwright-cli", "--all-features"]);
         command.current_dir(plant::folder()).env("CARGO_TARGET_DIR", plant::target()).env_remove("CARGO_MANIFEST_DIR");
@@ -160,16 +111,7 @@ pub(crate) fn compile(report: &mut Report) {
 
 /// Returns a command that runs the filtered tests in the copy.
 fn nextest(urls: &Urls, filter: &str) -> Command {
-    let mut command = run::cargo([
-        "nextest",
-        "run",
-        "--package",
-        "jobwright",
-        "--package",
-        "jobwright-cli",
-        "--package",
-        "jobwright-bench",
-    ]);
+    let mut command = run::cargo(["nextest", "run", "--package", "jobwright", "--package", "jobwright-cli"]);
     command
         .args(["--profile", "mutants", "--ignore-default-filter", "-E", filter])
         .current_dir(plant::folder())
@@ -180,20 +122,20 @@ fn nextest(urls: &Urls, filter: &str) -> Command {
     command
 }
 
-fn hunt(wanted: &[&Mutant], urls: &Urls) -> Result<()> {
+fn hunt(wanted: &[Defect], urls: &Urls) -> Result<()> {
     let (queue, verdicts) = (Mutex::new(wanted.iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 loop {
                     // A separate statement, so that the lock is released.
-                    let next = queue.lock().map(|mut queue| queue.next().copied());
-                    let Ok(Some(mutant)) = next else { return };
+                    let next = queue.lock().map(|mut queue| queue.next());
+                    let Ok(Some(defect)) = next else { return };
                     let begin = Instant::now();
-                    let verdict = look(mutant, urls);
-                    eprintln!("{:<44} {verdict} ({:.0} s)", mutant.name, begin.elapsed().as_secs_f64());
+                    let verdict = look(defect, urls);
+                    eprintln!("{:<44} {verdict} ({:.0} s)", defect.name, begin.elapsed().as_secs_f64());
                     if let Ok(mut verdicts) = verdicts.lock() {
-                        verdicts.push((mutant.name, verdict));
+                        verdicts.push((defect.name.as_str(), verdict));
                     }
                 }
             });
@@ -203,12 +145,12 @@ fn hunt(wanted: &[&Mutant], urls: &Urls) -> Result<()> {
     verdict::summary(wanted.len(), &verdicts)
 }
 
-fn look(mutant: &Mutant, urls: &Urls) -> Verdict {
+fn look(defect: &Defect, urls: &Urls) -> Verdict {
     let mut last = Verdict::Survived;
     for _ in 0..TRIES {
-        let mut command = nextest(urls, mutant.tests);
-        command.args(["--max-fail", "1", "--color", "never"]).env(VARIABLE, mutant.name);
-        last = verdict::of(&mut command, &plant::log(mutant.name), DEADLINE);
+        let mut command = nextest(urls, &defect.tests);
+        command.args(["--max-fail", "1", "--color", "never"]).env(VARIABLE, &defect.name);
+        last = verdict::of(&mut command, &plant::log(&defect.name), DEADLINE);
         if !matches!(last, Verdict::Survived) {
             break;
         }
@@ -222,25 +164,25 @@ mod tests {
     use crate::test_names;
 
     #[test]
-    fn there_are_enough_and_each_has_a_name_of_its_own() {
-        let all = all();
-        let names: BTreeSet<&str> = all.iter().map(|mutant| mutant.name).collect();
+    fn each_has_a_name_of_its_own() {
+        let all = list::all().unwrap();
+        let names: BTreeSet<&str> = all.iter().map(|defect| defect.name.as_str()).collect();
         assert_eq!(names.len(), all.len(), "two have one name");
-        assert!(all.len() >= 60, "{}", all.len());
     }
 
     #[test]
     fn each_can_be_planted() {
-        plant::check(&all()).unwrap();
+        plant::check(&list::all().unwrap()).unwrap();
     }
 
     /// A filter that matches no test finds no defect.
     #[test]
     fn each_names_tests_that_exist() {
-        let unknown: Vec<String> = all()
+        let all = list::all().unwrap();
+        let unknown: Vec<String> = all
             .iter()
-            .flat_map(|mutant| {
-                test_names::unknown(mutant.tests).into_iter().map(|word| format!("{}: {word}", mutant.name))
+            .flat_map(|defect| {
+                test_names::unknown(&defect.tests).into_iter().map(|word| format!("{}: {word}", defect.name))
             })
             .collect();
         assert!(unknown.is_empty(), "{}", unknown.join("\n"));
@@ -248,11 +190,11 @@ mod tests {
 
     #[test]
     fn they_are_chosen_by_their_names() {
-        let name = all()[0].name;
-        assert_eq!(Options::parse(&[name]).unwrap().wanted().len(), 1);
-        assert_eq!(Options::parse(&[]).unwrap().wanted().len(), all().len());
+        let name = list::all().unwrap()[0].name.clone();
+        assert_eq!(Options::parse(&[&name]), Ok(Options::Planted(vec![name.clone()])));
+        assert_eq!(Options::parse(&[]), Ok(Options::Planted(Vec::new())));
+        assert_eq!(Options::parse(&["--list"]), Ok(Options::List));
         assert!(Options::parse(&["no-such-defect"]).is_err());
-        assert_eq!(Options::parse(&["--list"]), Ok(Options { list: true, ..Options::default() }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::executor::session::node_session::NodeSession;
 use crate::job::NodeId;
 use crate::message::local::LocalExecutor;
-use crate::store::{Hint, Leases, Store};
+use crate::store::{Hint, Nodes, Store};
 
 /// The most messages taken from a queue of the broker at a time, and the most jobs given to it.
 pub(crate) const BATCH: usize = 500;
@@ -17,7 +17,7 @@ pub(crate) const BATCH: usize = 500;
 /// Makes a node follow the broker's mode: its dispatchers scan at once, and its row in the database shows the mode.
 pub(crate) async fn follow(
     broker: Arc<Broker>,
-    store: Arc<dyn Leases>,
+    store: Arc<dyn Nodes>,
     node: NodeId,
     executor: Weak<dyn LocalExecutor>,
     quit: CancellationToken,

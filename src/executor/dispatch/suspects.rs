@@ -1,7 +1,7 @@
 //! Runs suspects alone: jobs whose process died while they ran.
 //!
 //! The death of a process says only that one of the jobs that ran in it may have killed it. Each of them is a suspect from then on
-//! ([`release_lost`](crate::store::Recovery::release_lost)), and runs alone in its process. Then another death is a proof, and an innocent
+//! ([`release_lost`](crate::store::Nodes::release_lost)), and runs alone in its process. Then another death is a proof, and an innocent
 //! suspect ends like any other job.
 //!
 //! ```text

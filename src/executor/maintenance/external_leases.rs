@@ -6,12 +6,12 @@ use crate::error::Result;
 use crate::executor::maintenance::monitor::{BATCH, handlers_lost};
 use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::message::WakeUp;
-use crate::store::{Hint, Recovery};
+use crate::store::{External, Hint};
 
 /// Releases jobs whose external worker let its lease run out. This is done here and not in the broker's tasks, so that it goes on when no
 /// node reaches the broker.
 pub(crate) struct ExternalLeases {
-    pub(crate) store: Arc<dyn Recovery>,
+    pub(crate) store: Arc<dyn External>,
     pub(crate) wakeup: Arc<WakeUp>,
 }
 

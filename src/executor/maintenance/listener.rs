@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::message::local::LocalExecutor;
-use crate::store::{Hint, Hints};
+use crate::store::{Enqueue, Hint};
 
 /// Listens until `quit`. After each break it listens again, and assumes that it missed a hint.
-pub(crate) async fn run(store: Arc<dyn Hints>, executor: Weak<dyn LocalExecutor>, quit: CancellationToken) {
+pub(crate) async fn run(store: Arc<dyn Enqueue>, executor: Weak<dyn LocalExecutor>, quit: CancellationToken) {
     let listen = async {
         let mut delays = Reconnect::new(Duration::from_secs(10));
         loop {

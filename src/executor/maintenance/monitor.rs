@@ -12,7 +12,7 @@ use crate::executor::maintenance::observation::Observation;
 use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::job::NodeId;
 use crate::message::WakeUp;
-use crate::store::{Hint, Recovery, Released};
+use crate::store::{Hint, Nodes, Released};
 
 /// The most jobs released in one transaction.
 pub(crate) const BATCH: usize = 500;
@@ -23,7 +23,7 @@ const SWEEP: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy)]
 pub(crate) struct MonitorConfig {
     pub(crate) lease: Duration,
-    /// See [`Recovery::release_lost`].
+    /// See [`Nodes::release_lost`].
     pub(crate) quarantine: Option<NonZeroU32>,
 }
 
@@ -37,7 +37,7 @@ impl MonitorConfig {
 /// Declares nodes dead that were silent for a lease, and releases their jobs. Every node does. They need no leader, because the database
 /// lets only one of them have a row. Unlike jBPM's it can't be forgotten: it starts with the executor.
 pub(crate) struct LockMonitor {
-    store: Arc<dyn Recovery>,
+    store: Arc<dyn Nodes>,
     wakeup: Arc<WakeUp>,
     patience: MonitorConfig,
     observation: Observation,
@@ -45,7 +45,7 @@ pub(crate) struct LockMonitor {
 }
 
 impl LockMonitor {
-    pub(crate) fn new(store: Arc<dyn Recovery>, me: NodeId, wakeup: Arc<WakeUp>, patience: MonitorConfig) -> Self {
+    pub(crate) fn new(store: Arc<dyn Nodes>, me: NodeId, wakeup: Arc<WakeUp>, patience: MonitorConfig) -> Self {
         // Not at the start, when there are jobs to claim: it walks the whole table.
         let next_sweep = Instant::now() + jitter(SWEEP / 10);
         Self { store, wakeup, patience, observation: Observation::by(me), next_sweep }
@@ -66,7 +66,7 @@ impl Periodic for LockMonitor {
 }
 
 async fn check(
-    store: &Arc<dyn Recovery>,
+    store: &Arc<dyn Nodes>,
     observation: &mut Observation,
     wakeup: &WakeUp,
     quarantine: Option<NonZeroU32>,

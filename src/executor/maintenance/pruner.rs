@@ -10,7 +10,7 @@ use crate::backoff::jitter;
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::node::stats::Counters;
-use crate::store::Prune;
+use crate::store::Maintenance;
 
 /// How long the ids of submissions are remembered. A producer that sends the same id again later makes a new job.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -23,14 +23,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Removes old rows. Every node does. They need no leader, because a pruner skips rows that another one is removing.
 pub(crate) struct Pruner {
-    store: Arc<dyn Prune>,
+    store: Arc<dyn Maintenance>,
     counters: Arc<Counters>,
     /// What could not be removed, as far as that was logged.
     told: BTreeSet<&'static str>,
 }
 
 impl Pruner {
-    pub(crate) fn new(store: Arc<dyn Prune>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Maintenance>, counters: Arc<Counters>) -> Self {
         Self { store, counters, told: BTreeSet::new() }
     }
 
@@ -50,7 +50,7 @@ impl Periodic for Pruner {
 }
 
 /// Removes one batch of each. Returns whether there may be more.
-async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet<&'static str>) -> Result<bool> {
+async fn prune_batch(store: &dyn Maintenance, counters: &Counters, told: &mut BTreeSet<&'static str>) -> Result<bool> {
     let kept = store.history_config();
     let mut pruning = Pruning { told, failed: None };
     let history = pruning.done(store.prune_history(kept.retention, BATCH).await, "the history")?;
@@ -125,7 +125,7 @@ mod tests {
 
     use super::{Counters, prune_batch};
     use crate::config::{DatabaseConfig, HistoryConfig};
-    use crate::store::Schema as _;
+    use crate::store::Operator as _;
     use crate::store::sqlite::Sqlite;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -14,7 +14,7 @@ use crate::executor::node::alone::{self, Busy};
 use crate::executor::node::claim_order::{ClaimGuard, ClaimOrder};
 use crate::executor::node::ended_handlers::EndedHandlers;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
-use crate::store::Recovery;
+use crate::store::Claims;
 
 #[cfg(test)]
 #[cfg(feature = "sqlite")]
@@ -163,7 +163,7 @@ impl InFlight {
     /// replaces connections silently. `released` is called after jobs were given back: nothing else announces them.
     pub(crate) async fn reconcile(
         &self,
-        store: Arc<dyn Recovery>,
+        store: Arc<dyn Claims>,
         node: NodeId,
         straggler: Duration,
         released: impl Fn() + Send + Sync,
@@ -204,7 +204,7 @@ impl InFlight {
     /// Removes from `named` the entries it is done with.
     async fn give_back(
         &self,
-        store: &Arc<dyn Recovery>,
+        store: &Arc<dyn Claims>,
         node: NodeId,
         named: &mut Vec<(ClaimNumber, Vec<JobId>)>,
         all: bool,
@@ -241,7 +241,7 @@ impl InFlight {
     }
 
     /// Releases the rows that this node owns and does not have in flight. Returns how many.
-    async fn release_unknown(&self, store: &Arc<dyn Recovery>, node: NodeId) -> crate::Result<u64> {
+    async fn release_unknown(&self, store: &Arc<dyn Claims>, node: NodeId) -> crate::Result<u64> {
         // Claims under way finish first, so that their jobs are known. Later claims have higher numbers and need not wait.
         let no_claims = self.claim_order.none_under_way().await;
         let (before, known) = (no_claims.before, self.known());

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::executor::node::in_flight::InFlight;
 use crate::job::NodeId;
-use crate::store::{Leases, Outage, ServerIdentity};
+use crate::store::{Nodes, Outage, ServerIdentity};
 
 mod liveness;
 #[cfg(test)]
@@ -40,7 +40,7 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     /// Starts the heartbeat. `registered` is an instant just before the lease began, `server` the server that granted it.
     pub(crate) fn start(
-        store: Arc<dyn Leases>,
+        store: Arc<dyn Nodes>,
         node: NodeId,
         lease: Duration,
         registered: std::time::Instant,
@@ -124,9 +124,9 @@ trait Renewal {
 
 /// Renews a lease in a database, on its own connections.
 struct Renewing {
-    store: Arc<dyn Leases>,
+    store: Arc<dyn Nodes>,
     node: NodeId,
-    own: Option<Arc<dyn Leases>>,
+    own: Option<Arc<dyn Nodes>>,
     /// Whether the engine lends a connection at present.
     lends: bool,
 }

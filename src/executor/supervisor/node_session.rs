@@ -22,7 +22,7 @@ use crate::executor::session::settings::Settings;
 use crate::executor::supervisor::drain::{Drain, SessionEnd};
 use crate::executor::supervisor::heartbeat::{Heartbeat, Liveness};
 use crate::job::NodeId;
-use crate::store::{Hint, Hints, Leases, Store};
+use crate::store::{Enqueue, Hint, Nodes, Store};
 
 /// How long a node with nothing in flight waits for the embedded database to record that it leaves.
 const IDLE: Duration = Duration::from_secs(1);
@@ -130,9 +130,9 @@ impl<S: Store> NodeSession<S> {
 
 /// Leaves in good order: ends the lease and releases all jobs the node still owns. Only the database knows which these are, because a claim
 /// whose answer was lost may have been under way.
-async fn retire(leases: &dyn Leases, hints: &dyn Hints, id: NodeId, in_flight: &InFlight, clean: bool) {
+async fn retire(nodes: &dyn Nodes, hints: &dyn Enqueue, id: NodeId, in_flight: &InFlight, clean: bool) {
     let leave = async {
-        let released = leases.retire_node(id).await?;
+        let released = nodes.retire_node(id).await?;
         // Handlers that did not stop, or outcomes that could not be recorded.
         let unfinished = !clean || in_flight.len() > 0;
         if released > 0 && unfinished {

@@ -5,9 +5,10 @@ use async_trait::async_trait;
 use super::StoreInfo;
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, Submission};
-use crate::store::{FullQueue, Inserted, Preclaim, Received};
+use crate::store::{FullQueue, Hint, HintStream, Inserted, Preclaim, Received};
 
-/// Puts jobs in: those of our own senders, those of external producers, and back in the open what was hidden for a delivery.
+/// Puts jobs in: those of our own senders, those of external producers, and back in the open what was hidden for a delivery. Tells other
+/// processes that there is work.
 #[async_trait]
 pub trait Enqueue: StoreInfo + Send + Sync {
     /// Inserts messages in a transaction of their own, with one statement. Skips a message whose given id exists in any state, and
@@ -29,4 +30,10 @@ pub trait Enqueue: StoreInfo + Send + Sync {
 
     /// Ends the head start of deliveries that will not arrive. Returns the queues whose rows can be claimed now.
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>>;
+
+    /// Sends hints to other processes, such as that a queue has work. A hint may get lost.
+    async fn notify(&self, hints: &[Hint]) -> Result<()>;
+
+    /// Opens a stream of hints; it ends when the connection breaks. `None`: this store can't receive hints, so poll.
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>>;
 }

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::job::{Fence, HandOutNumber, Job, JobId, ReportKey};
-use crate::store::{Completed, Extension, ExternalDone, JobDetail, Settlement};
+use crate::store::{Completed, Extension, ExternalDone, JobDetail, Released, Settlement};
 
-/// Jobs of external workers.
+/// Hands jobs out to external workers, and records how they end.
 #[async_trait]
 pub trait External: Send + Sync {
     /// Hands out up to `limit` waiting jobs of a queue to external workers, best first, each with a lease. Gives them this number as
@@ -33,4 +33,7 @@ pub trait External: Send + Sync {
 
     /// Renews leases of external workers. Returns the jobs whose leases were renewed.
     async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>>;
+
+    /// Releases at most `limit` jobs whose external worker let its lease expire; their attempts are spent.
+    async fn expire_external(&self, limit: usize) -> Result<Released>;
 }

@@ -1,4 +1,4 @@
-//! What the engine asks of a database, as roles of at most eight methods.
+//! What the engine asks of a database, by who asks: eight roles.
 //!
 //! A part of the engine takes the role it needs, so its signature says what it may do. [`JobStore`] is all of them together; only what puts an
 //! executor or message services together names it. The statements behind a role are in the modules of the same topic in `postgres/` and `sqlite/`.
@@ -6,41 +6,27 @@
 //! Each method is one transaction and has a deadline. After an error that [`is_retryable`](crate::Error::is_retryable), the same call may be made
 //! again. All methods are safe to repeat.
 
-mod acquire;
-mod diagnose;
+mod claims;
 mod enqueue;
 mod external;
-mod hints;
 mod info;
-mod inspect;
-mod job_store;
-mod leases;
 mod maintenance;
-mod operate;
+mod nodes;
+mod operator;
 mod outcomes;
-mod progress;
-mod prune;
-mod recovery;
 pub mod schedules;
-mod schema;
 
-pub use self::acquire::Acquire;
-pub use self::diagnose::Diagnose;
+use std::fmt;
+
+pub use self::claims::Claims;
 pub use self::enqueue::Enqueue;
 pub use self::external::External;
-pub use self::hints::Hints;
 pub use self::info::StoreInfo;
-pub use self::inspect::Inspect;
-pub use self::job_store::JobStore;
-pub use self::leases::Leases;
 pub use self::maintenance::Maintenance;
-pub use self::operate::Operate;
+pub use self::nodes::Nodes;
+pub use self::operator::{Operator, check_schema};
 pub use self::outcomes::Outcomes;
-pub use self::progress::Progress;
-pub use self::prune::Prune;
-pub use self::recovery::Recovery;
 pub use self::schedules::Schedules;
-pub use self::schema::{Schema, check_schema};
 pub use super::admission::{AdmitRequest, Admitted};
 pub use super::broker::{Completed, Extension, ExternalDone, Received};
 pub use super::claiming::{
@@ -65,3 +51,14 @@ pub use super::settle::{HeldJob, Settlement, Verdict, clip};
 #[doc(hidden)]
 pub use super::testing;
 pub use super::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
+
+/// All roles of a database. It is implemented for whatever has them.
+pub trait JobStore:
+    Enqueue + Claims + Outcomes + Nodes + Maintenance + External + Schedules + Operator + fmt::Debug + 'static
+{
+}
+
+impl<T> JobStore for T where
+    T: Enqueue + Claims + Outcomes + Nodes + Maintenance + External + Schedules + Operator + fmt::Debug + 'static
+{
+}

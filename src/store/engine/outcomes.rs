@@ -6,9 +6,10 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobId, NodeId};
-use crate::store::{GroupClaim, GroupsClaimed, HeldJob, Settlement};
+use crate::store::{GroupClaim, GroupsClaimed, HeldJob, JobProgress, ProgressUpdate, Settlement};
 
-/// Records how claims end, and tells which have ended without their handler.
+/// Records how claims end and how far they are, and tells which have ended without their handler. Progress survives the end of an attempt, and
+/// is pruned some time after the end of the job.
 #[async_trait]
 pub trait Outcomes: Send + Sync {
     /// Removes finished jobs. Returns those that were accepted; of the others, the claim is no longer current.
@@ -18,7 +19,7 @@ pub trait Outcomes: Send + Sync {
     /// each group by a lease until it takes no more jobs of it.
     ///
     /// The next jobs are the best that wait for the group, up to the first one in another queue or of a kind that is not in `kinds`. There are
-    /// none if anything is limited or paused. Claimed jobs are marked as by [`claim`](super::Acquire::claim), with this number; so are new
+    /// none if anything is limited or paused. Claimed jobs are marked as by [`claim`](super::Claims::claim), with this number; so are new
     /// leases. At most 2,000 jobs may be wanted together.
     ///
     /// Jobs that are not accepted must be completed with [`complete`](Self::complete). A store without such a statement accepts none.
@@ -51,4 +52,10 @@ pub trait Outcomes: Send + Sync {
 
     /// Returns which of these claims of a node are no longer current, because their jobs were cancelled, or released and claimed again.
     async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>>;
+
+    /// Writes progress at once, in a transaction of its own. `false`: the claim is no longer current, and nothing was written.
+    async fn record_progress(&self, node: NodeId, fence: Fence, update: &ProgressUpdate) -> Result<bool>;
+
+    /// Returns the progress that was last written.
+    async fn progress(&self, id: JobId) -> Result<Option<JobProgress>>;
 }

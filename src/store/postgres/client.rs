@@ -12,7 +12,7 @@ use super::cancel::cancel;
 use super::connect::Conn;
 use super::driver_error::{role_changed, stale_statement};
 use super::error::{ErrorContext, lost_connection, unanswered};
-use super::pool::{ENGINE_CONNECTIONS, Object, Pool, reset};
+use super::pool::{ENGINE_CONNECTIONS, Object, Pool, give_back_lent};
 use super::shared::Shared;
 use super::statements::Statement;
 use crate::error::{Error, Result};
@@ -213,13 +213,12 @@ impl Shared {
         self.engine.manager().forget_statements();
     }
 
-    /// Returns a connection to its pool, unless it is retired. The session is reset first if code of others had it: what that has set, such as a
-    /// tenant or a search path, must not reach the next user. Behind a pooler another client may have the session by now.
+    /// Returns a connection to its pool, unless it is retired.
     pub(super) fn give_back(&self, object: Object) {
         if self.target.is_retired(&object.info) {
             drop(Object::take(object));
-        } else if object.info.was_lent() && !self.pgbouncer {
-            reset(object);
+        } else if object.info.was_lent() {
+            give_back_lent(object);
         }
     }
 

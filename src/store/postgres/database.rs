@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::statements::Statements;
 use super::transaction::PgTransaction;
 use super::walk::WalkPosition;
-use super::{migrate, pool, primaries};
+use super::{migrate, primaries};
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::store::{JobStore, Store};
@@ -48,8 +48,8 @@ impl Postgres {
         sql: Arc<Statements>,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
-            user: target.pool(config, config.max_connections, None)?,
-            engine: target.pool(config, pool::ENGINE_CONNECTIONS, pool::engine_session(config))?,
+            user: target.user_pool(config)?,
+            engine: target.engine_pool(config)?,
             target,
             sql,
             call_timeout: config.call_timeout,

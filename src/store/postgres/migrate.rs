@@ -120,6 +120,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0014_decide_ids.sql"),
         backfill: None,
     },
+    Migration {
+        version: 15,
+        name: "quick_checks",
+        min_compatible: 1,
+        sql: include_str!("../../../migrations/postgres/0015_quick_checks.sql"),
+        backfill: None,
+    },
 ];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large

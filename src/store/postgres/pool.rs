@@ -1,11 +1,11 @@
 //! Pools of connections, which drop connections to a server whose role has changed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult, Timeouts};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::connect::{Conn, Failures, Target};
 use crate::config::DatabaseConfig;
@@ -18,12 +18,27 @@ pub(super) type Pool = managed::Pool<Manager>;
 pub(super) type Object = managed::Object<Manager>;
 pub(super) type PoolError = managed::PoolError<Failures>;
 
+/// When the session of a connection is reset that code of others had. What that has set, such as a tenant or a search path, must not reach the next
+/// user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resets {
+    /// Never: the sessions are those of a pooler, and another client may have this one by now.
+    Never,
+    /// Before it returns to the pool. Its users need not ask.
+    AtOnce,
+    /// With the first statement of its next user, which then costs no round trip; and soon, if there is none.
+    NextUse,
+}
+
 /// Creates connections for a pool.
 pub(super) struct Manager {
     target: Target,
     session: Option<String>,
-    /// Whether sessions are reset.
-    resets: bool,
+    resets: Resets,
+    /// What makes a session of this pool like a new one.
+    reset: String,
+    /// Whether a task is about to reset connections that nothing uses.
+    resets_idle: AtomicBool,
     /// How often the prepared statements of all connections were invalidated.
     edition: AtomicU64,
 }
@@ -72,8 +87,8 @@ impl managed::Manager for Manager {
         if self.target.is_retired(&pooled.info) {
             return Err(RecycleError::message("its server has changed its role"));
         }
-        // The runtime may have ended before the reset did. A pooler's sessions are shared and are not reset.
-        if self.resets && pooled.info.was_lent() {
+        // The runtime may have ended before the reset did.
+        if self.resets == Resets::AtOnce && pooled.info.was_lent() {
             return Err(RecycleError::message("its session was not reset"));
         }
         let edition = self.edition.load(Ordering::Acquire);
@@ -93,29 +108,84 @@ const RESET: &str = "reset session authorization; reset role; reset all; close a
 /// How long a reset may take. Dropping many temporary tables takes a while.
 const RESET_WITHIN: Duration = Duration::from_secs(5);
 
-/// Resets the session of a connection, then returns it to its pool. If that fails, the connection is closed. The caller does not wait.
-pub(super) fn reset(object: Object) {
+/// How long a connection that code of others had may be idle before it is reset. Locks and temporary tables of its session last that long.
+const RESET_AFTER: Duration = Duration::from_millis(5);
+
+/// Returns what has to run on a connection before it is used, if code of others had it. Whoever runs it calls `is_reset`.
+pub(super) fn needed_reset(object: &Object) -> Option<String> {
+    let pool = Object::pool(object)?;
+    let manager = pool.manager();
+    (manager.resets != Resets::Never && object.info.was_lent()).then(|| manager.reset.clone())
+}
+
+/// Returns a connection that code of others had to its pool. The caller does not wait for its reset.
+pub(super) fn give_back_lent(object: Object) {
+    let Some(pool) = Object::pool(&object) else { return };
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         drop(Object::take(object));
         return;
     };
-    let pool = Object::pool(&object);
-    let session = pool.as_ref().and_then(|pool| pool.manager().session.as_deref()).unwrap_or_default();
-    let reset = format!("{RESET}; {session}");
-    runtime.spawn(async move {
-        match timeout(RESET_WITHIN, object.batch_execute(&reset)).await {
-            Ok(Ok(())) => object.info.is_reset(),
-            failed => {
-                tracing::debug!(?failed, "the session of a connection could not be reset; it is closed");
-                drop(Object::take(object));
+    match pool.manager().resets {
+        Resets::Never => {}
+        Resets::AtOnce => drop(runtime.spawn(async move { reset(object).await })),
+        Resets::NextUse => {
+            drop(object);
+            if !pool.manager().resets_idle.swap(true, Ordering::AcqRel) {
+                runtime.spawn(reset_idle(pool));
             }
         }
-    });
+    }
+}
+
+/// Resets those connections of a pool that nothing uses.
+async fn reset_idle(pool: Pool) {
+    sleep(RESET_AFTER).await;
+    // Whoever gives one back from now on asks again.
+    pool.manager().resets_idle.store(false, Ordering::Release);
+    let at_once = Timeouts { wait: Some(Duration::ZERO), create: Some(Duration::ZERO), recycle: None };
+    // Each is held until the end, so that none is looked at twice.
+    let mut others = Vec::new();
+    for _ in 0..pool.status().available {
+        match pool.timeout_get(&at_once).await {
+            Ok(object) if object.info.was_lent() => drop(tokio::spawn(reset(object))),
+            Ok(object) => others.push(object),
+            Err(_) => break,
+        }
+    }
+}
+
+/// Resets the session of a connection, then returns it to its pool. If that fails, the connection is closed.
+async fn reset(object: Object) {
+    let Some(reset) = needed_reset(&object) else { return };
+    match timeout(RESET_WITHIN, object.batch_execute(&reset)).await {
+        Ok(Ok(())) => object.info.is_reset(),
+        failed => {
+            tracing::debug!(?failed, "the session of a connection could not be reset; it is closed");
+            drop(Object::take(object));
+        }
+    }
 }
 
 impl Target {
-    pub(super) fn pool(&self, config: &DatabaseConfig, size: usize, session: Option<String>) -> Result<Pool> {
-        let manager = Manager { target: self.clone(), session, resets: !config.pgbouncer, edition: AtomicU64::new(0) };
+    /// Creates the pool for contexts, whose sessions are those that the role and the database ask for.
+    pub(super) fn user_pool(&self, config: &DatabaseConfig) -> Result<Pool> {
+        self.pool(config, config.max_connections, None, Resets::NextUse)
+    }
+
+    /// Creates the pool for the engine.
+    pub(super) fn engine_pool(&self, config: &DatabaseConfig) -> Result<Pool> {
+        self.pool(config, ENGINE_CONNECTIONS, engine_session(config), Resets::AtOnce)
+    }
+
+    fn pool(&self, config: &DatabaseConfig, size: usize, session: Option<String>, resets: Resets) -> Result<Pool> {
+        let manager = Manager {
+            target: self.clone(),
+            reset: format!("{RESET}; {}", session.as_deref().unwrap_or_default()),
+            session,
+            resets: if config.pgbouncer { Resets::Never } else { resets },
+            resets_idle: AtomicBool::new(false),
+            edition: AtomicU64::new(0),
+        };
         managed::Pool::builder(manager)
             .max_size(size)
             .runtime(Runtime::Tokio1)
@@ -136,7 +206,7 @@ fn statement_timeout(config: &DatabaseConfig) -> Duration {
 /// empty when last analysed, a sequential scan looks cheap but reads every row that died since. Warnings must also get through, because
 /// they report a server's doubts about a commit. Nothing that others have put into a schema of the role's search path may get into them. What
 /// a role or a database may have as its default, and the plans rely on, is set too: a claim that scans in another way locks jobs before its node.
-pub(super) fn engine_session(config: &DatabaseConfig) -> Option<String> {
+fn engine_session(config: &DatabaseConfig) -> Option<String> {
     // A pooler shares sessions, so settings made there would leak to other clients.
     (!config.pgbouncer).then(|| {
         format!(

@@ -1,4 +1,4 @@
-//! Which function serves which method of the roles. `Progress` and `Schedules` are implemented beside their statements.
+//! Which function serves which method of the roles. `Schedules` is implemented beside its statements.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
 use crate::store::reconcile::Reconciled;
 use crate::store::{
-    Acquire, Acquitted, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
-    ClaimRequest, Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone,
-    FullQueue, GroupClaim, GroupsClaimed, HeldJob, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted,
-    Inspect, Installation, JobDetail, JobFilter, JobResult, JobSummary, Leases, Maintenance, MaintenanceDue,
-    MigrationStatus, NodeHeartbeat, NodeInfo, Operate, OperatorOptions, Outage, Outcomes, Page, Preclaim, Promoted,
-    Prune, Received, Recovery, Released, Rule, RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows,
+    Acquitted, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
+    ClaimRequest, Claimed, Claims, Completed, DeadLetterGroups, Enqueue, Expired, Extension, External, ExternalDone,
+    FullQueue, GroupClaim, GroupsClaimed, HeldJob, Hint, HintStream, HistoryEntry, HistoryFilter, Inserted,
+    Installation, JobDetail, JobFilter, JobProgress, JobResult, JobSummary, Maintenance, MaintenanceDue,
+    MigrationStatus, NodeHeartbeat, NodeInfo, Nodes, Operator, OperatorOptions, Outage, Outcomes, Page, Preclaim,
+    ProgressUpdate, Promoted, Received, Released, Rule, RuleEdit, Scope, ServerIdentity, Settlement, SkewedRows,
     StatusReport, StoreInfo, Suspect, UnreadableRow,
 };
 
@@ -46,25 +46,6 @@ impl StoreInfo for Postgres {
 }
 
 #[async_trait]
-impl Schema for Postgres {
-    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        migrate::migrate(&self.0, migrate::MIGRATIONS).await
-    }
-
-    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        migrate::status(&self.0, migrate::MIGRATIONS).await
-    }
-
-    async fn installation(&self) -> Result<Option<Installation>> {
-        installation::installation(&self.0).await.map(Some)
-    }
-
-    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
-        installation::adopt(&self.0, adoption, by).await.map(Some)
-    }
-}
-
-#[async_trait]
 impl Enqueue for Postgres {
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         insert::insert(&self.0, messages, owned).await
@@ -81,10 +62,7 @@ impl Enqueue for Postgres {
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
         delivered::unhide(&self.0, ids).await
     }
-}
 
-#[async_trait]
-impl Hints for Postgres {
     async fn notify(&self, hints: &[Hint]) -> Result<()> {
         hints::notify(&self.0, hints).await
     }
@@ -95,17 +73,9 @@ impl Hints for Postgres {
 }
 
 #[async_trait]
-impl Acquire for Postgres {
+impl Claims for Postgres {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
         claim::claim(&self.0, request).await
-    }
-
-    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>> {
-        suspects::suspects(&self.0, queues, kinds, limit).await
-    }
-
-    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
-        suspects::acquit(&self.0, ids).await
     }
 
     async fn claim_delivered(
@@ -118,8 +88,20 @@ impl Acquire for Postgres {
         delivered::claim_delivered(&self.0, node, claim, deliveries, kinds).await
     }
 
-    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
-        self.0.engine("report the kinds left alone", &self.0.sql.report_left_alone, &[&node.0, &kinds]).await.map(drop)
+    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>> {
+        suspects::suspects(&self.0, queues, kinds, limit).await
+    }
+
+    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
+        suspects::acquit(&self.0, ids).await
+    }
+
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
+        nodes::release_unknown(&self.0, node, known, before).await
+    }
+
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        nodes::release_claimed(&self.0, node, claim, ids).await
     }
 }
 
@@ -160,10 +142,18 @@ impl Outcomes for Postgres {
     async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
         job_operations::stale_claims(&self.0, node, fences).await
     }
+
+    async fn record_progress(&self, node: NodeId, fence: Fence, update: &ProgressUpdate) -> Result<bool> {
+        progress::record_progress(&self.0, node, fence, update).await
+    }
+
+    async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
+        progress::progress(&self.0, id).await
+    }
 }
 
 #[async_trait]
-impl Leases for Postgres {
+impl Nodes for Postgres {
     async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
         nodes::register(&self.0, node).await
     }
@@ -183,7 +173,7 @@ impl Leases for Postgres {
         nodes::retire(&self.0, node).await
     }
 
-    async fn detached(&self) -> Result<Arc<dyn Leases>> {
+    async fn detached(&self) -> Result<Arc<dyn Nodes>> {
         let config = DatabaseConfig { max_connections: 1, ..self.0.config.clone() };
         let (target, sql) = (self.0.target.clone(), self.0.sql.clone());
         Ok(Arc::new(Postgres::connect_to(&config, target, &self.0.label, sql).await?))
@@ -199,13 +189,14 @@ impl Leases for Postgres {
         self.0.engine("report the broker's mode", &self.0.sql.report_broker, &[&node.0, &mode]).await.map(drop)
     }
 
+    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
+        self.0.engine("report the kinds left alone", &self.0.sql.report_left_alone, &[&node.0, &kinds]).await.map(drop)
+    }
+
     async fn takes_writes(&self) -> Result<()> {
         self.0.engine_once("see whether the tables take writes", &self.0.sql.takes_writes, &[]).await.map(drop)
     }
-}
 
-#[async_trait]
-impl Recovery for Postgres {
     async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
         nodes::node_heartbeats(&self.0).await
     }
@@ -216,18 +207,6 @@ impl Recovery for Postgres {
 
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         nodes::release_lost(&self.0, limit, quarantine).await
-    }
-
-    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
-        nodes::release_unknown(&self.0, node, known, before).await
-    }
-
-    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
-        nodes::release_claimed(&self.0, node, claim, ids).await
-    }
-
-    async fn expire_external(&self, limit: usize) -> Result<Released> {
-        external::expire(&self.0, limit).await
     }
 }
 
@@ -264,10 +243,7 @@ impl Maintenance for Postgres {
     async fn reconcile(&self, before: &Reconciled) -> Result<Reconciled> {
         reconcile::reconcile(&self.0, before).await
     }
-}
 
-#[async_trait]
-impl Prune for Postgres {
     async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
         history::prune_history(&self.0, age, limit).await
     }
@@ -330,10 +306,30 @@ impl External for Postgres {
     async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
         external::extend(&self.0, extensions).await
     }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        external::expire(&self.0, limit).await
+    }
 }
 
 #[async_trait]
-impl Inspect for Postgres {
+impl Operator for Postgres {
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        migrate::migrate(&self.0, migrate::MIGRATIONS).await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        migrate::status(&self.0, migrate::MIGRATIONS).await
+    }
+
+    async fn installation(&self) -> Result<Option<Installation>> {
+        installation::installation(&self.0).await.map(Some)
+    }
+
+    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
+        installation::adopt(&self.0, adoption, by).await.map(Some)
+    }
+
     async fn status(&self) -> Result<StatusReport> {
         status::status(&self.0).await
     }
@@ -365,10 +361,7 @@ impl Inspect for Postgres {
     async fn rules(&self) -> Result<Vec<Rule>> {
         rules::rules(&self.0).await
     }
-}
 
-#[async_trait]
-impl Operate for Postgres {
     async fn operate(
         &self,
         filter: &JobFilter,
@@ -385,10 +378,7 @@ impl Operate for Postgres {
     async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
         rules::change_rule(&self.0, scope, name, edit, by).await
     }
-}
 
-#[async_trait]
-impl Diagnose for Postgres {
     async fn permit_faults(&self) -> Result<Vec<String>> {
         admission::permit_faults(&self.0).await
     }

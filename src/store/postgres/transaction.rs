@@ -15,7 +15,7 @@ use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
 use super::error::{ErrorContext, lost_connection};
 use super::lent::PgTransactionRef;
-use super::pool::{Object, Pool};
+use super::pool::{Object, Pool, needed_reset};
 use super::rows;
 use super::shared::Shared;
 use super::types::JsonParam;
@@ -49,6 +49,17 @@ pub struct PgTransaction {
     committing: bool,
 }
 
+/// Begins a transaction, in a session that is reset first if code of others had it. Both are sent at once: the server need not wake up twice. One
+/// message would not do, because what stands in front of `begin` there belongs to the transaction.
+async fn begin_on(client: &Conn, reset: Option<&str>, begin: &str) -> std::result::Result<(), tokio_postgres::Error> {
+    let begun = client.batch_execute(begin);
+    let Some(reset) = reset else { return begun.await };
+    let (reset, begun) = tokio::join!(biased; client.batch_execute(reset), begun);
+    reset?;
+    client.info.is_reset();
+    begun
+}
+
 impl PgTransaction {
     pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
         Self::open(shared, &shared.user, "begin").await
@@ -74,14 +85,21 @@ impl PgTransaction {
             let object = shared.client(pool, context).await?;
             let begun = std::time::Instant::now();
             let evidence = Evidence { endpoint: Some(object.info.endpoint.clone()), ..Evidence::default() };
-            let open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
+            let reset = needed_reset(&object);
+            let mut open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
             let client = open.client()?;
-            match timeout(shared.call_timeout, client.batch_execute(begin)).await {
+            let begun = timeout(shared.call_timeout, begin_on(client, reset.as_deref(), begin)).await;
+            match begun {
                 Ok(Ok(())) => return Ok(open),
                 Ok(Err(error)) => {
                     shared.heed(client, &error);
                     let error = context.explain(error);
-                    if !lost_connection(&error) || spares == 0 {
+                    let useless = lost_connection(&error) || reset.is_some();
+                    // A session that can't be reset ends.
+                    if let (true, Some(object)) = (reset.is_some(), open.object.take()) {
+                        drop(Object::take(object));
+                    }
+                    if !useless || spares == 0 {
                         return Err(error);
                     }
                     spares -= 1;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::error::Work;
-use super::rows::{Micros, blocking_options, count, job_id, rank};
+use super::rows::{Micros, blocking_options, count, job_id, name_list, rank};
 use super::shared::Shared;
 use super::statements::{Statement, statement};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Starts, Unblocked, Usage, Wait, plan};
 use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
 use crate::store::sections::section;
@@ -60,11 +60,7 @@ impl Shared {
         if !open && (!limited || request.queues.is_empty()) {
             return Ok(Admitted { next, limited, aging, ..Admitted::default() });
         }
-        let kinds = request
-            .kinds
-            .map(serde_json::to_string)
-            .transpose()
-            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
+        let kinds = request.kinds.map(name_list).transpose()?;
         let (limit, queues) = (request.limit, request.queues.to_vec());
         let round = AdmissionPass { limit, queues, kinds };
         let admitted = self.write("admit jobs", move |connection, now| round.run(connection, now)).await?;

@@ -7,11 +7,11 @@ use rusqlite::named_params;
 use super::history::Memory;
 use super::job_columns::JobPositions;
 use super::nodes::may_own;
-use super::rows::count;
+use super::rows::{count, name_list};
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::store::{ClaimRequest, ScanRange};
 
@@ -59,11 +59,7 @@ impl Shared {
         let (node, claim) = (request.node.0, request.claim.get());
         let (queue, limit) = (request.queue.to_owned(), count(request.limit));
         let Arms { rank, after, until, worse } = Arms::of(&request.range);
-        let kinds = request
-            .kinds
-            .map(serde_json::to_string)
-            .transpose()
-            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
+        let kinds = request.kinds.map(name_list).transpose()?;
 
         let (include_hidden, keep) = (request.include_hidden, self.history.keep);
         let looked_for = (queue.clone(), kinds.clone());

@@ -7,10 +7,11 @@ use rusqlite::{OptionalExtension, named_params};
 use super::history::Memory;
 use super::job_columns::JobPositions;
 use super::nodes::may_own;
+use super::rows::name_list;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::sections::section;
 
@@ -29,10 +30,7 @@ impl Shared {
         if deliveries.is_empty() {
             return Ok(Vec::new());
         }
-        let kinds = kinds
-            .map(serde_json::to_string)
-            .transpose()
-            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
+        let kinds = kinds.map(name_list).transpose()?;
         let (deliveries, keep) = (deliveries.to_vec(), self.history.keep);
         self.write("claim delivered jobs", move |connection, now| {
             may_own(connection, node)?;

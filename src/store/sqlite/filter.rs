@@ -74,7 +74,7 @@ impl Filter {
     }
 
     /// Returns the condition on jobs of all its states, for a filter that names ids.
-    pub(super) fn condition(&self) -> String {
+    fn condition(&self) -> String {
         let states: Vec<String> = self.states.iter().map(|state| format!("'{state}'")).collect();
         format!("state in ({}){}", states.join(", "), self.clause)
     }

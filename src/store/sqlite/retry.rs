@@ -40,7 +40,9 @@ impl Shared {
                 })
             })?;
             let mut grouping = Grouping::default();
-            found.into_iter().for_each(|one| grouping.add(one));
+            for one in found {
+                grouping.add(one);
+            }
             Ok(grouping.finish(limit))
         })
         .await

@@ -1,4 +1,4 @@
-//! Which function serves which method of the roles. `Progress` and `Schedules` are implemented beside their statements.
+//! Which function serves which method of the roles. `Schedules` is implemented beside its statements.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
 use crate::store::reconcile::Reconciled;
 use crate::store::{
-    Acquire, Acquitted, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
-    ClaimRequest, Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone,
-    FullQueue, Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, Installation, JobDetail,
-    JobFilter, JobResult, JobState, JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat,
-    NodeInfo, Operate, OperatorOptions, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery, Released, Rule,
-    RuleEdit, Schema, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, Suspect, UnreadableRow,
+    Acquitted, Action, AdmissionLag, AdmitRequest, Admitted, Adoption, AffectedJobs, AuditEntry, AuditFilter,
+    ClaimRequest, Claimed, Claims, Completed, DeadLetterGroups, Enqueue, Expired, Extension, External, ExternalDone,
+    FullQueue, Hint, HintStream, HistoryEntry, HistoryFilter, Inserted, Installation, JobDetail, JobFilter,
+    JobProgress, JobResult, JobState, JobSummary, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat,
+    NodeInfo, Nodes, Operator, OperatorOptions, Outcomes, Page, Preclaim, ProgressUpdate, Promoted, Received, Released,
+    Rule, RuleEdit, Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, Suspect, UnreadableRow,
 };
 
 impl StoreInfo for Sqlite {
@@ -35,25 +35,6 @@ impl StoreInfo for Sqlite {
 
     fn history_config(&self) -> HistoryConfig {
         self.0.history.clone()
-    }
-}
-
-#[async_trait]
-impl Schema for Sqlite {
-    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        self.0.migrate(MIGRATIONS).await
-    }
-
-    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        self.0.migration_status(MIGRATIONS).await
-    }
-
-    async fn installation(&self) -> Result<Option<Installation>> {
-        self.0.installation().await.map(Some)
-    }
-
-    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
-        self.0.adopt(adoption, by).await.map(Some)
     }
 }
 
@@ -74,10 +55,7 @@ impl Enqueue for Sqlite {
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
         self.0.unhide(ids).await
     }
-}
 
-#[async_trait]
-impl Hints for Sqlite {
     /// Does nothing: listeners detect the commit themselves.
     async fn notify(&self, _hints: &[Hint]) -> Result<()> {
         Ok(())
@@ -90,18 +68,10 @@ impl Hints for Sqlite {
 }
 
 #[async_trait]
-impl Acquire for Sqlite {
+impl Claims for Sqlite {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
         let jobs = if request.suspects { self.0.claim_suspects(request).await? } else { self.0.claim(request).await? };
         Ok(Claimed { jobs, reserved_from: None, allowed: None })
-    }
-
-    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>> {
-        self.0.suspects(queues, kinds, limit).await
-    }
-
-    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
-        self.0.acquit(ids).await
     }
 
     async fn claim_delivered(
@@ -114,8 +84,20 @@ impl Acquire for Sqlite {
         self.0.claim_delivered(node, claim, deliveries, kinds).await
     }
 
-    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
-        self.0.report_left_alone(node, kinds).await
+    async fn suspects(&self, queues: &[String], kinds: Option<&[String]>, limit: usize) -> Result<Vec<Suspect>> {
+        self.0.suspects(queues, kinds, limit).await
+    }
+
+    async fn acquit(&self, ids: &[JobId]) -> Result<Acquitted> {
+        self.0.acquit(ids).await
+    }
+
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
+        self.0.release_unknown(node, known, before).await
+    }
+
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        self.0.release_claimed(node, claim, ids).await
     }
 }
 
@@ -140,10 +122,18 @@ impl Outcomes for Sqlite {
     async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
         self.0.stale_claims(node, fences).await
     }
+
+    async fn record_progress(&self, node: NodeId, fence: Fence, update: &ProgressUpdate) -> Result<bool> {
+        self.0.record_progress(node, fence, update).await
+    }
+
+    async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
+        self.0.progress(id).await
+    }
 }
 
 #[async_trait]
-impl Leases for Sqlite {
+impl Nodes for Sqlite {
     async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
         self.0.register_node(node).await
     }
@@ -161,7 +151,7 @@ impl Leases for Sqlite {
         self.0.retire_node(node).await
     }
 
-    async fn detached(&self) -> Result<Arc<dyn Leases>> {
+    async fn detached(&self) -> Result<Arc<dyn Nodes>> {
         let Shared { place, identity, call_timeout, connect_timeout, history, .. } = &*self.0;
         let same = Some((place.clone(), *identity));
         let path = place.path().to_owned();
@@ -175,10 +165,11 @@ impl Leases for Sqlite {
     async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
         self.0.report_broker(node, mode).await
     }
-}
 
-#[async_trait]
-impl Recovery for Sqlite {
+    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
+        self.0.report_left_alone(node, kinds).await
+    }
+
     async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
         self.0.node_heartbeats().await
     }
@@ -189,18 +180,6 @@ impl Recovery for Sqlite {
 
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         self.0.release_lost(limit, quarantine).await
-    }
-
-    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
-        self.0.release_unknown(node, known, before).await
-    }
-
-    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
-        self.0.release_claimed(node, claim, ids).await
-    }
-
-    async fn expire_external(&self, limit: usize) -> Result<Released> {
-        self.0.expire_external(limit).await
     }
 }
 
@@ -234,10 +213,7 @@ impl Maintenance for Sqlite {
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
         self.0.repair_clock().await
     }
-}
 
-#[async_trait]
-impl Prune for Sqlite {
     async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
         self.0.prune_history(age, limit).await
     }
@@ -297,10 +273,30 @@ impl External for Sqlite {
     async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
         self.0.extend_external(extensions).await
     }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        self.0.expire_external(limit).await
+    }
 }
 
 #[async_trait]
-impl Inspect for Sqlite {
+impl Operator for Sqlite {
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        self.0.migrate(MIGRATIONS).await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        self.0.migration_status(MIGRATIONS).await
+    }
+
+    async fn installation(&self) -> Result<Option<Installation>> {
+        self.0.installation().await.map(Some)
+    }
+
+    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
+        self.0.adopt(adoption, by).await.map(Some)
+    }
+
     async fn status(&self) -> Result<StatusReport> {
         self.0.status().await
     }
@@ -332,10 +328,7 @@ impl Inspect for Sqlite {
     async fn rules(&self) -> Result<Vec<Rule>> {
         self.0.rules().await
     }
-}
 
-#[async_trait]
-impl Operate for Sqlite {
     async fn operate(
         &self,
         filter: &JobFilter,
@@ -352,10 +345,7 @@ impl Operate for Sqlite {
     async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
         self.0.change_rule(scope, name, edit, by).await
     }
-}
 
-#[async_trait]
-impl Diagnose for Sqlite {
     async fn permit_faults(&self) -> Result<Vec<String>> {
         self.0.permit_faults().await
     }

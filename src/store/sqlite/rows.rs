@@ -31,6 +31,12 @@ pub(super) fn id_list(ids: &[JobId]) -> String {
     format!("[{}]", texts.join(","))
 }
 
+/// Encodes names of queues or kinds as one parameter: a JSON array.
+pub(super) fn name_list(names: &[String]) -> Result<String> {
+    serde_json::to_string(names)
+        .map_err(|error| Error::invalid("names of queues or kinds can't be written as JSON").with_source(error))
+}
+
 /// Encodes any number of claims as two parameters (the fragment `still_owned`): their ids, and a JSON array of their versions.
 pub(super) fn fence_lists(fences: &[Fence]) -> (Vec<u8>, String) {
     let ids = fences.iter().flat_map(|fence| *fence.id.as_uuid().as_bytes()).collect();

@@ -9,12 +9,12 @@ use super::error::Work;
 use super::history::Memory;
 use super::job_columns::JobPositions;
 use super::nodes::may_own;
-use super::rows::{attempts, count, job_id};
+use super::rows::{attempts, count, job_id, name_list};
 use super::settle::RUNS_ALONE;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{Job, JobId};
 use crate::store::sections::section;
 use crate::store::{Acquitted, ClaimRequest, Suspect};
@@ -31,7 +31,7 @@ impl Shared {
         kinds: Option<&[String]>,
         limit: usize,
     ) -> Result<Vec<Suspect>> {
-        let (queues, kinds) = (as_json(queues)?, kinds.map(as_json).transpose()?);
+        let (queues, kinds) = (name_list(queues)?, kinds.map(name_list).transpose()?);
         self.check("look for suspects", move |connection, now| {
             let mut statement = connection.prepare_cached(&SUSPECTS)?;
             let params = named_params! { ":queues": queues, ":kinds": kinds, ":now": now, ":limit": count(limit) };
@@ -70,7 +70,7 @@ impl Shared {
 
     /// Claims suspects. Hidden rows and ranges mean nothing here: suspects are few, and were claimed before.
     pub(super) async fn claim_suspects(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
-        let kinds = request.kinds.map(as_json).transpose()?;
+        let kinds = request.kinds.map(name_list).transpose()?;
         let (node, claim, queue) = (request.node, request.claim, request.queue.to_owned());
         let (limit, keep) = (count(request.limit), self.history.keep);
         self.write("claim suspects", move |connection, now| {
@@ -88,9 +88,4 @@ impl Shared {
         })
         .await
     }
-}
-
-fn as_json(names: &[String]) -> Result<String> {
-    serde_json::to_string(names)
-        .map_err(|error| Error::invalid("names of queues or kinds can't be written as JSON").with_source(error))
 }

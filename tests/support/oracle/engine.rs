@@ -8,11 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::engine::{
-    Acquire, Acquitted, ClaimRequest, Claimed, Enqueue, FullQueue, Hint, HintStream, Hints, Inserted, Leases,
-    NodeHeartbeat, NodeInfo, Outcomes, Preclaim, Received, Recovery, ScanRange, Schema, ServerIdentity, Settlement,
-    StoreInfo, Suspect,
+    Acquitted, ClaimRequest, Claimed, Claims, Enqueue, FullQueue, Hint, HintStream, Inserted, NodeHeartbeat, NodeInfo,
+    Nodes, Outcomes, Preclaim, ProgressUpdate, Received, ScanRange, ServerIdentity, Settlement, StoreInfo, Suspect,
 };
-use jobwright::store::{MigrationStatus, Released};
+use jobwright::store::{JobProgress, Released};
 use jobwright::{
     ClaimNumber, EVENT_QUEUE, Fence, HistoryConfig, Job, JobId, JobMessage, NodeId, REPLY_QUEUE, Result, Submission,
 };
@@ -31,26 +30,6 @@ impl StoreInfo for Oracle {
 
     fn history_config(&self) -> HistoryConfig {
         HistoryConfig::default()
-    }
-}
-
-#[async_trait]
-impl Schema for Oracle {
-    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        self.lock().migrated.get_or_insert_with(Timestamp::now);
-        self.migration_status().await
-    }
-
-    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        let applied_at = self.lock().migrated;
-        let step = |(version, name): (i32, &str)| MigrationStatus {
-            version,
-            name: name.to_owned(),
-            applied_at,
-            known: true,
-            compatible: true,
-        };
-        Ok(vec![step((1, "schema"))])
     }
 }
 
@@ -75,10 +54,7 @@ impl Enqueue for Oracle {
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
         Ok(self.lock().unhide(ids))
     }
-}
 
-#[async_trait]
-impl Hints for Oracle {
     async fn notify(&self, _hints: &[Hint]) -> Result<()> {
         Ok(())
     }
@@ -89,7 +65,7 @@ impl Hints for Oracle {
 }
 
 #[async_trait]
-impl Acquire for Oracle {
+impl Claims for Oracle {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
         let mut state = self.lock();
         if !state.alive(request.node) {
@@ -156,8 +132,21 @@ impl Acquire for Oracle {
         Ok(Acquitted { queues: queues.into_iter().collect(), locked: 0 })
     }
 
-    async fn report_left_alone(&self, _: NodeId, _: Option<&str>) -> Result<()> {
-        Ok(())
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
+        Ok(self.lock().release_unknown(node, known, before))
+    }
+
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        let mut state = self.lock();
+        let mut released = 0;
+        for id in ids {
+            if let Some(row) = state.owned(node, Fence::new(*id, claim.get())) {
+                row.attempt -= 1;
+                row.release();
+                released += 1;
+            }
+        }
+        Ok(released)
     }
 }
 
@@ -199,10 +188,18 @@ impl Outcomes for Oracle {
         let mut state = self.lock();
         Ok(fences.iter().copied().filter(|fence| state.owned(node, *fence).is_none()).collect())
     }
+
+    async fn record_progress(&self, _: NodeId, _: Fence, _: &ProgressUpdate) -> Result<bool> {
+        panic!("the oracle keeps no progress")
+    }
+
+    async fn progress(&self, _: JobId) -> Result<Option<JobProgress>> {
+        Ok(None)
+    }
 }
 
 #[async_trait]
-impl Leases for Oracle {
+impl Nodes for Oracle {
     async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
         let mut state = self.lock();
         state.last_node += 1;
@@ -234,7 +231,7 @@ impl Leases for Oracle {
         Ok(state.release_unknown(id, &[], None))
     }
 
-    async fn detached(&self) -> Result<Arc<dyn Leases>> {
+    async fn detached(&self) -> Result<Arc<dyn Nodes>> {
         Ok(Arc::new(self.clone()))
     }
 
@@ -246,10 +243,11 @@ impl Leases for Oracle {
         }
         Ok(())
     }
-}
 
-#[async_trait]
-impl Recovery for Oracle {
+    async fn report_left_alone(&self, _: NodeId, _: Option<&str>) -> Result<()> {
+        Ok(())
+    }
+
     async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
         let state = self.lock();
         let heartbeat = |(id, node): (&NodeId, &Node)| NodeHeartbeat {
@@ -306,26 +304,5 @@ impl Recovery for Oracle {
         let owning: BTreeSet<NodeId> = lost(&state).into_iter().map(|(_, owner)| owner).collect();
         state.nodes.retain(|id, node| !node.dead || owning.contains(id));
         Ok(released)
-    }
-
-    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
-        Ok(self.lock().release_unknown(node, known, before))
-    }
-
-    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
-        let mut state = self.lock();
-        let mut released = 0;
-        for id in ids {
-            if let Some(row) = state.owned(node, Fence::new(*id, claim.get())) {
-                row.attempt -= 1;
-                row.release();
-                released += 1;
-            }
-        }
-        Ok(released)
-    }
-
-    async fn expire_external(&self, limit: usize) -> Result<Released> {
-        Ok(self.lock().expire_external(limit))
     }
 }

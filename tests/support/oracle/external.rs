@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jobwright::store::engine::Inspect as _;
+use jobwright::store::engine::Operator as _;
 use jobwright::store::engine::{Completed, Extension, External, ExternalDone, Settlement};
-use jobwright::store::{JobDetail, JobState};
+use jobwright::store::{JobDetail, JobState, Released};
 use jobwright::{Fence, HandOutNumber, Job, JobId, Result};
 
 use super::Oracle;
@@ -56,5 +56,9 @@ impl External for Oracle {
         let mut state = self.lock();
         let accepted = extensions.iter().filter(|extension| state.extend_external(extension));
         Ok(accepted.map(|extension| extension.fence.id).collect())
+    }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        Ok(self.lock().expire_external(limit))
     }
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::store::engine::{
-    AdmitRequest, Admitted, Expired, Maintenance, Progress, ProgressUpdate, Promoted, Prune,
-};
-use jobwright::store::{JobProgress, SkewedRows};
-use jobwright::{Fence, JobId, NodeId, Result};
+use jobwright::Result;
+use jobwright::store::SkewedRows;
+use jobwright::store::engine::{AdmitRequest, Admitted, Expired, Maintenance, Promoted};
 
 use super::Oracle;
 use super::model::JobTable;
@@ -54,10 +52,7 @@ impl Maintenance for Oracle {
     async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
         Ok(Vec::new())
     }
-}
 
-#[async_trait]
-impl Prune for Oracle {
     async fn prune_history(&self, _: Duration, _: usize) -> Result<u64> {
         Ok(0)
     }
@@ -84,16 +79,5 @@ impl Prune for Oracle {
 
     async fn prune_audit(&self, _: Duration, _: usize) -> Result<u64> {
         panic!("the oracle keeps no audit")
-    }
-}
-
-#[async_trait]
-impl Progress for Oracle {
-    async fn record_progress(&self, _: NodeId, _: Fence, _: &ProgressUpdate) -> Result<bool> {
-        panic!("the oracle keeps no progress")
-    }
-
-    async fn progress(&self, _: JobId) -> Result<Option<JobProgress>> {
-        Ok(None)
     }
 }

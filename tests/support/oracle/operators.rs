@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::store::engine::{Diagnose, Inspect, Operate, OperatorOptions, RuleEdit};
+use jobwright::store::engine::{Operator, OperatorOptions, RuleEdit};
 use jobwright::store::{
     Action, AdmissionLag, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter,
-    JobDetail, JobFilter, JobResult, JobState, JobSummary, NodeStatus, Page, QueueStatus, Released, Rule, Scope,
-    SkewedRows, StatusReport, UnreadableRow,
+    JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Released,
+    Rule, Scope, SkewedRows, StatusReport, UnreadableRow,
 };
 use jobwright::{JobId, NodeId, Result};
 
@@ -21,7 +21,24 @@ fn seconds(earlier: Timestamp, later: Timestamp) -> f64 {
 }
 
 #[async_trait]
-impl Inspect for Oracle {
+impl Operator for Oracle {
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        self.lock().migrated.get_or_insert_with(Timestamp::now);
+        self.migration_status().await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        let applied_at = self.lock().migrated;
+        let step = |(version, name): (i32, &str)| MigrationStatus {
+            version,
+            name: name.to_owned(),
+            applied_at,
+            known: true,
+            compatible: true,
+        };
+        Ok(vec![step((1, "schema"))])
+    }
+
     async fn status(&self) -> Result<StatusReport> {
         let now = Timestamp::now();
         let state = self.lock();
@@ -108,10 +125,7 @@ impl Inspect for Oracle {
     async fn rules(&self) -> Result<Vec<Rule>> {
         Ok(self.lock().rules.clone())
     }
-}
 
-#[async_trait]
-impl Operate for Oracle {
     async fn operate(
         &self,
         filter: &JobFilter,
@@ -148,10 +162,7 @@ impl Operate for Oracle {
         state.rules.sort_by(|a, b| (a.scope.as_str(), &a.name).cmp(&(b.scope.as_str(), &b.name)));
         Ok(rule)
     }
-}
 
-#[async_trait]
-impl Diagnose for Oracle {
     async fn permit_faults(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }

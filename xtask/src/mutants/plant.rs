@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Mutant, VARIABLE};
+use super::VARIABLE;
+use super::list::Defect;
 use crate::run::{self, Result};
 
 /// The module that the copy has more.
@@ -58,8 +59,8 @@ pub(super) fn log(name: &str) -> PathBuf {
 }
 
 /// Makes the copy. What is as it was is not written again, so that little is compiled again.
-pub(super) fn tree(mutants: &[&Mutant]) -> Result<()> {
-    let changed = planted(mutants)?;
+pub(super) fn tree(defects: &[Defect]) -> Result<()> {
+    let changed = planted(defects)?;
     let files = tracked()?;
     let mut kept = BTreeSet::new();
     for file in files.iter().filter(|file| !changed.contains_key(file.as_str())) {
@@ -80,38 +81,35 @@ pub(super) fn tree(mutants: &[&Mutant]) -> Result<()> {
 
 /// Whether all of them have their place.
 #[cfg(test)]
-pub(super) fn check(mutants: &[&Mutant]) -> Result<()> {
-    planted(mutants).map(drop)
+pub(super) fn check(defects: &[Defect]) -> Result<()> {
+    planted(defects).map(drop)
 }
 
 /// All files that are not as they are in the tree.
-fn planted(mutants: &[&Mutant]) -> Result<BTreeMap<String, String>> {
+fn planted(defects: &[Defect]) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     let mut table = String::new();
-    for mutant in mutants {
-        let at = |why: &str| format!("the defect {}: {why} in {}: {:?}", mutant.name, mutant.file, mutant.find);
-        let text = read(&mut files, mutant.file)?;
-        match text.matches(mutant.find).count() {
+    for defect in defects {
+        let at = |why: &str| format!("the defect {}: {why} in {}: {:?}", defect.name, defect.file, defect.find);
+        let text = read(&mut files, &defect.file)?;
+        let home =
+            defect.section.as_deref().map_or(Ok(text), |name| section(text, name).ok_or_else(|| at("no section")))?;
+        match home.matches(&defect.find).count() {
             1 => {}
             0 => return Err(at("what it replaces is not there any more")),
             _ => return Err(at("what it replaces is there more than once")),
         }
-        if is(mutant.file, "sql") {
-            let file = mutant.file.strip_prefix("src/").map_or_else(|| format!("../{}", mutant.file), str::to_owned);
+        if is(&defect.file, "sql") {
             // Writing to a string can't fail.
-            let _ = writeln!(
-                table,
-                "    ({:?}, include_str!({file:?}), {:?}, {:?}),",
-                mutant.name, mutant.find, mutant.plant
-            );
+            let _ = writeln!(table, "    ({:?}, {home:?}, {:?}, {:?}),", defect.name, defect.find, defect.plant);
         } else {
-            if !mutant.plant.contains("$on") {
+            if !defect.plant.contains("$on") {
                 return Err(at("what is planted does not ask whether it is chosen ($on), so it would always be there"));
             }
-            let on = format!("{}::planted::is({:?})", crate_of(mutant.file), mutant.name);
-            let plant = mutant.plant.replace("$on", &on).replace("$was", mutant.find);
-            let text = text.replacen(mutant.find, &plant, 1);
-            files.insert(mutant.file.to_owned(), text);
+            let on = format!("{}::planted::is({:?})", crate_of(&defect.file), defect.name);
+            let plant = defect.plant.replace("$on", &on).replace("$was", &defect.find);
+            let text = text.replacen(&defect.find, &plant, 1);
+            files.insert(defect.file.clone(), text);
         }
     }
     for (file, from, to) in HOOKS {
@@ -149,11 +147,20 @@ pub fn is(name: &str) -> bool {
 }
 
 pub fn sql(text: &'static str) -> &'static str {
-    let here = |whole: &str, find: &str| whole.contains(text) && text.contains(find);
-    let Some((_, _, find, plant)) = SQL.iter().find(|(name, whole, find, _)| is(name) && here(whole, find)) else { return text };
+    let Some((_, _, find, plant)) = SQL.iter().find(|(name, home, find, _)| is(name) && home.contains(text) && text.contains(find)) else { return text };
     Box::leak(text.replacen(find, plant, 1).into_boxed_str())
 }
 "#;
+
+/// The part of a file of SQL that has one statement: from the line with its name to the next such line.
+fn section<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    const MARK: &str = "-- name: ";
+    let sections = text.split(MARK).skip(1);
+    sections
+        .filter_map(|section| section.split_once('\n'))
+        .find(|(first, _)| first.trim() == name)
+        .map(|(_, body)| body)
+}
 
 fn is(file: &str, extension: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| end == extension)
@@ -240,5 +247,13 @@ mod tests {
         let hooked = hooked(text);
         assert!(hooked.contains("prepare_cached(crate::planted::sql(TAKE_PERMIT))?"), "{hooked}");
         assert_eq!(hooked.replace("crate::planted::sql(TAKE_PERMIT)", "TAKE_PERMIT"), text);
+    }
+
+    #[test]
+    fn a_statement_is_found_by_its_name() {
+        let text = "-- a topic\n\n-- name: one\nselect 1;\n\n-- name: two\nselect 2;\n";
+        assert_eq!(section(text, "one"), Some("select 1;\n\n"));
+        assert_eq!(section(text, "two"), Some("select 2;\n"));
+        assert_eq!(section(text, "three"), None);
     }
 }

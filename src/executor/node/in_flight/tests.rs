@@ -8,7 +8,7 @@ use crate::Sqlite;
 use crate::config::DatabaseConfig;
 use crate::executor::node::in_flight::*;
 use crate::job::{Limits, NewJob};
-use crate::store::{ClaimRequest, JobState, JobStore, NodeInfo, ScanRange, Store};
+use crate::store::{Acquitted, ClaimRequest, Claimed, JobState, JobStore, NodeInfo, ScanRange, Store, Suspect};
 
 /// Longer than a reconciliation takes.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -155,29 +155,35 @@ struct Answers {
 }
 
 #[async_trait::async_trait]
-impl Recovery for Answers {
+impl Claims for Answers {
     async fn release_claimed(&self, _: NodeId, claim: ClaimNumber, _: &[JobId]) -> crate::Result<u64> {
         self.calls.lock().unwrap().push(claim);
         self.errors.lock().unwrap().pop().map_or(Ok(1), Err)
-    }
-
-    async fn node_heartbeats(&self) -> crate::Result<Vec<crate::store::NodeHeartbeat>> {
-        unreachable!()
-    }
-
-    async fn declare_dead(&self, _: &[crate::store::NodeHeartbeat]) -> crate::Result<Vec<NodeId>> {
-        unreachable!()
-    }
-
-    async fn release_lost(&self, _: usize, _: Option<std::num::NonZeroU32>) -> crate::Result<crate::store::Released> {
-        unreachable!()
     }
 
     async fn release_unknown(&self, _: NodeId, _: &[Fence], _: Option<ClaimNumber>) -> crate::Result<u64> {
         unreachable!()
     }
 
-    async fn expire_external(&self, _: usize) -> crate::Result<crate::store::Released> {
+    async fn claim(&self, _: &ClaimRequest<'_>) -> crate::Result<Claimed> {
+        unreachable!()
+    }
+
+    async fn claim_delivered(
+        &self,
+        _: NodeId,
+        _: ClaimNumber,
+        _: &[Fence],
+        _: Option<&[String]>,
+    ) -> crate::Result<Vec<Job>> {
+        unreachable!()
+    }
+
+    async fn suspects(&self, _: &[String], _: Option<&[String]>, _: usize) -> crate::Result<Vec<Suspect>> {
+        unreachable!()
+    }
+
+    async fn acquit(&self, _: &[JobId]) -> crate::Result<Acquitted> {
         unreachable!()
     }
 }
@@ -189,7 +195,7 @@ async fn a_lock_keeps_one_claim_and_an_outage_is_waited_for_once() {
     let error = || crate::Error::new(crate::error::ErrorKind::Unreachable, "no answer");
     for (error, calls, left) in [(error().undecided(), 3, vec![3]), (error(), 1, vec![1, 2, 3])] {
         let answers = Arc::new(Answers { errors: Mutex::new(vec![error]), ..Answers::default() });
-        let (store, mut named): (Arc<dyn Recovery>, _) = (answers.clone(), named());
+        let (store, mut named): (Arc<dyn Claims>, _) = (answers.clone(), named());
         InFlight::default().give_back(&store, NodeId(1), &mut named, false, &|| ()).await.unwrap_err();
         assert_eq!(answers.calls.lock().unwrap().len(), calls);
         assert_eq!(

@@ -8,8 +8,7 @@ use crate::store::sections::section;
 use crate::store::sqlite::statements::render;
 use crate::store::sqlite::{MIGRATIONS, Sqlite};
 use crate::store::{
-    Acquire, Action, Enqueue, Hint, Hints, Inspect, JobFilter, Leases, Maintenance, Preclaim, Recovery, Schema, Store,
-    UnitOfWork, check_schema,
+    Action, Claims, Enqueue, Hint, JobFilter, Maintenance, Nodes, Operator, Preclaim, Store, UnitOfWork, check_schema,
 };
 
 async fn refused(url: String) -> crate::Error {

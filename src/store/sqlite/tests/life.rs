@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::{Sqlite, TempFile, claim, job, message, node, operate};
 use crate::job::{ClaimNumber, JobId, JobMessage, Payload};
 use crate::store::{
-    Acquire, Action, ClaimRequest, Enqueue, Inspect, JobFilter, JobState, Leases, Maintenance, NodeInfo, Operate,
-    OperatorOptions, Outcomes, Page, Preclaim, Recovery, ScanCursor, ScanRange, Settlement, Store, UnitOfWork, Verdict,
+    Action, ClaimRequest, Claims, Enqueue, JobFilter, JobState, Maintenance, NodeInfo, Nodes, Operator,
+    OperatorOptions, Outcomes, Page, Preclaim, ScanCursor, ScanRange, Settlement, Store, UnitOfWork, Verdict,
 };
 use crate::{ErrorKind, Fence, NewJob, NodeId};
 

@@ -16,7 +16,7 @@ use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::job::{ClaimNumber, JobMessage, Limits, NewJob, NodeId};
 use crate::store::{
-    Action, AffectedJobs, ClaimRequest, JobFilter, Leases, NodeInfo, Operate, OperatorOptions, ScanRange, Schema,
+    Action, AffectedJobs, ClaimRequest, JobFilter, NodeInfo, Nodes, Operator, OperatorOptions, ScanRange,
 };
 
 /// A directory that is removed at the end of its test.

@@ -8,7 +8,7 @@ use crate::config::{Access, DatabaseConfig};
 use crate::error::ErrorKind;
 use crate::job::NodeId;
 use crate::store::sqlite::Sqlite;
-use crate::store::{Enqueue, Hint, Hints, Leases, NodeHeartbeat, Recovery, Schema};
+use crate::store::{Enqueue, Hint, NodeHeartbeat, Nodes, Operator};
 
 fn config(temp: &TempFile, name: &str) -> DatabaseConfig {
     DatabaseConfig { call_timeout: Duration::from_secs(30), ..temp.config() }

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use super::{TempFile, claim, job, message, node};
 use crate::error::ErrorKind;
-use crate::store::{Acquire, Enqueue, Inspect, JobFilter, Leases, Page, Recovery, Store, UnitOfWork};
+use crate::store::{Claims, Enqueue, JobFilter, Nodes, Operator, Page, Store, UnitOfWork};
 
 /// Runs for hours unless it is interrupted.
 const ENDLESS: &str =
