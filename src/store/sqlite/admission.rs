@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::error::Work;
 use super::rows::{Micros, blocking_options, count, job_id, name_list, rank};
+use super::rules::TAKE_PERMIT;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use crate::error::Result;
@@ -25,7 +26,6 @@ const PERMITS_OF_KEY: &str = section(SQL, "permits_of_key");
 const PERMITS_OF_JOB: &str = section(SQL, "permits_of_job");
 const STARTS_OF_RATE: &str = section(SQL, "starts_of_rate");
 const ADMIT: &str = section(SQL, "admit");
-pub(super) const TAKE_PERMIT: &str = section(SQL, "take_permit");
 const BLOCK: &str = section(SQL, "block");
 const ADD_STARTS: &str = section(SQL, "add_starts");
 const COUNT_STARTS: &str = section(SQL, "count_starts");

@@ -68,10 +68,6 @@ select coalesce(sum(n), 0) as n, coalesce(min(at), :now) as oldest from jobwrigh
 -- row is no longer hidden for it.
 update jobwright_job set state = 'waiting', blocked_on = null, share = '', admitted = 1, visible_at = null where id = :id returning queue
 
--- name: take_permit
--- Takes the permit, if the job does not hold it yet.
-insert into jobwright_permit (job_id, key) values (:id, :key) on conflict do nothing
-
 -- name: block
 -- From now on the job is blocked on this key, whether it was blocked before or waited.
 update jobwright_job

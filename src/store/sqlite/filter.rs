@@ -91,7 +91,7 @@ impl Filter {
                 .replace("from jobwright_job", &format!("from jobwright_job{index}"))
         };
         let arms: Vec<String> = self.states.iter().map(arm).collect();
-        (!arms.is_empty()).then(|| arms.join("union all\n"))
+        (!arms.is_empty()).then(|| arms.join("\nunion all\n"))
     }
 
     /// Runs a query with an arm for each state, and then `rest`, and reads its rows.
@@ -103,7 +103,7 @@ impl Filter {
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Vec<T>> {
         let Some(arms) = self.arms(arm) else { return Ok(Vec::new()) };
-        let mut statement = connection.prepare_cached(&format!("{arms}{rest}"))?;
+        let mut statement = connection.prepare_cached(&format!("{arms}\n{rest}"))?;
         self.bind(&mut statement, values)?;
         statement.raw_query().mapped(read).collect()
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
 
-use super::admission::TAKE_PERMIT;
 use super::audit;
 use super::error::Work;
 use super::rows::{Micros, broken, count, micros, options};
@@ -22,6 +21,7 @@ const RULES: &str = section(SQL, "rules");
 const PUT_RULE: &str = section(SQL, "put_rule");
 const REMOVE_RULE: &str = section(SQL, "remove_rule");
 const UNBLOCK_KEYS: &str = section(SQL, "unblock_keys");
+pub(super) const TAKE_PERMIT: &str = section(SQL, "take_permit");
 static PERMIT_RUNNING: Statement = statement!(SQL, "permit_running");
 
 impl Shared {

@@ -34,3 +34,7 @@ where seq in (
 )
   and exists (select 1 from jobwright_rule r where r.scope = :scope and r.name = :name and r.running is not null and {covers})
 returning id, queue, kind, options
+
+-- name: take_permit
+-- Takes the permit, if the job does not hold it yet.
+insert into jobwright_permit (job_id, key) values (:id, :key) on conflict do nothing
