@@ -80,8 +80,6 @@ pub mod codec;
 pub mod config;
 mod conflict;
 mod context;
-#[cfg(test)]
-mod directions;
 pub mod error;
 pub mod executor;
 pub mod job;
@@ -92,8 +90,6 @@ pub mod small_file;
 pub mod store;
 pub mod testing;
 mod tls;
-#[cfg(test)]
-mod vocabulary;
 
 pub use admin::Admin;
 /// For implementations of [`MessageService`].

@@ -1,28 +1,21 @@
 use std::path::PathBuf;
-use std::time::Duration;
 
 pub(crate) const USAGE: &str = "\
-Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [--short] [--only CASE,…] [--json FILE]
-                       [--chart FILE] [--sqlite-dir DIR] [--check]
+Usage: jobwright-bench core|amqp|engine|peers [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
   engine            groups, limits, uniqueness, history: each beside plain jobs and a bare loop
-  degradation       what is left of the rate when the work grows, or somebody stands in the way
   peers             beside other executors on the same server, each fetched from its own package index
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
-  --short           seconds instead of minutes for what is held that long, with all counts: for development
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
-                    amqp: publish, commit, confirmed, end-to-end, latency, external, celery
+                    amqp: publish, commit, confirmed, end-to-end, latency, external
                     engine: plain, options, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
-                    degradation: backlog, owned, queues, payload, network, processes, pinned, admission-blocked, admission-hot,
-                      admission-keys, admission-processes, admission-queues, admission-pinned
-                    peers: graphile-npm, graphile-npm-1, pg-boss, graphile-rust, apalis, awa, underway, procrastinate,
-                      graphile-queues, graphile-queues-1, pg-boss-fifo, pg-boss-groups, awa-keys
+                    peers: graphile-npm, graphile-npm-1, pg-boss, graphile-queues, graphile-queues-1, pg-boss-fifo,
+                      pg-boss-groups
   --json FILE       all values of all runs
-  --chart FILE      the ratios as SVG
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
   --check           exit 1 if a line is below what is required
 
@@ -30,7 +23,7 @@ DATABASE_URL names the PostgreSQL server, as postgres://user:password@host:5432/
 amqp://user:password@host:5672/vhost.
 ";
 
-const NAMES: &str = "`core`, `amqp`, `engine`, `degradation` and `peers`";
+const NAMES: &str = "`core`, `amqp`, `engine` and `peers`";
 
 /// The measurements, in the order in which they run.
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
@@ -51,41 +44,17 @@ pub(crate) const ENGINE_CASES: [&str; 11] = [
 ];
 
 /// The same over RabbitMQ.
-pub(crate) const AMQP_CASES: [&str; 7] =
-    ["publish", "commit", "confirmed", "end-to-end", "latency", "external", "celery"];
-
-/// Difficulties, for plain jobs and for those of groups and limits.
-pub(crate) const DEGRADATION_CASES: [&str; 13] = [
-    "backlog",
-    "owned",
-    "queues",
-    "payload",
-    "network",
-    "processes",
-    "pinned",
-    "admission-blocked",
-    "admission-hot",
-    "admission-keys",
-    "admission-processes",
-    "admission-queues",
-    "admission-pinned",
-];
+pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "confirmed", "end-to-end", "latency", "external"];
 
 /// Other executors, the fast ones first; then those with jobs of groups.
-pub(crate) const PEER_CASES: [&str; 13] = [
+pub(crate) const PEER_CASES: [&str; 7] = [
     "graphile-npm",
     "graphile-npm-1",
     "pg-boss",
-    "graphile-rust",
-    "apalis",
-    "awa",
-    "underway",
-    "procrastinate",
     "graphile-queues",
     "graphile-queues-1",
     "pg-boss-fifo",
     "pg-boss-groups",
-    "awa-keys",
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -93,10 +62,7 @@ pub(crate) enum Command {
     Core(Args),
     Amqp(Args),
     Engine(Args),
-    Degradation(Args),
     Peers(Args),
-    /// One of the processes of `degradation`; not for people.
-    Worker,
     Help,
 }
 
@@ -104,37 +70,21 @@ pub(crate) enum Command {
 pub(crate) struct Args {
     pub(crate) runs: usize,
     pub(crate) quick: bool,
-    pub(crate) short: bool,
     pub(crate) only: Vec<String>,
     pub(crate) json: Option<PathBuf>,
-    pub(crate) chart: Option<PathBuf>,
     pub(crate) sqlite_dir: PathBuf,
     pub(crate) check: bool,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Self {
-            runs: 5,
-            quick: false,
-            short: false,
-            only: Vec::new(),
-            json: None,
-            chart: None,
-            sqlite_dir: std::env::temp_dir(),
-            check: false,
-        }
+        Self { runs: 5, quick: false, only: Vec::new(), json: None, sqlite_dir: std::env::temp_dir(), check: false }
     }
 }
 
 impl Args {
     pub(crate) fn demand(&self, case: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == case)
-    }
-
-    /// Returns how long a snapshot is held.
-    pub(crate) fn held(&self, seconds: u64) -> Duration {
-        Duration::from_secs(if self.quick || self.short { seconds.min(20) } else { seconds })
     }
 
     /// Returns the number of jobs: the full one, or few for a quick run.
@@ -149,8 +99,6 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
         Some("core") => (&CASES, Command::Core),
         Some("amqp") => (&AMQP_CASES, Command::Amqp),
         Some("engine") => (&ENGINE_CASES, Command::Engine),
-        Some("degradation") => (&DEGRADATION_CASES, Command::Degradation),
-        Some("worker") => return Ok(Command::Worker),
         Some("peers") => (&PEER_CASES, Command::Peers),
         Some("--help" | "-h" | "help") => return Ok(Command::Help),
         Some(other) => {
@@ -169,10 +117,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
             "--runs" => core.runs = runs(&value()?)?,
             "--only" => core.only = only(&value()?, cases)?,
             "--json" => core.json = Some(value()?.into()),
-            "--chart" => core.chart = Some(value()?.into()),
             "--sqlite-dir" => core.sqlite_dir = value()?.into(),
             "--quick" => core.quick = true,
-            "--short" => core.short = true,
             "--check" => core.check = true,
             "--help" | "-h" => return Ok(Command::Help),
             other => return Err(format!("unknown option {other:?}")),
@@ -200,12 +146,8 @@ mod tests {
 
     fn core(args: &[&str]) -> Result<Args, String> {
         match parse(args.iter().map(|arg| (*arg).to_owned()))? {
-            Command::Core(args)
-            | Command::Amqp(args)
-            | Command::Engine(args)
-            | Command::Degradation(args)
-            | Command::Peers(args) => Ok(args),
-            Command::Worker | Command::Help => Err("help".to_owned()),
+            Command::Core(args) | Command::Amqp(args) | Command::Engine(args) | Command::Peers(args) => Ok(args),
+            Command::Help => Err("help".to_owned()),
         }
     }
 
@@ -213,28 +155,17 @@ mod tests {
     fn options_are_read() {
         let args = core(&["core", "--runs=3", "--only", "drain,send", "--quick", "--json", "x.json"]).unwrap();
         assert_eq!((args.runs, args.quick, args.check), (3, true, false));
+        assert_eq!((args.count(9, 1), core(&["core"]).unwrap().count(9, 1)), (1, 9));
         assert!(args.demand("send") && !args.demand("idle"));
         assert_eq!(args.json, Some("x.json".into()));
-    }
-
-    #[test]
-    fn time_is_short_for_development_only() {
-        assert!(!core(&["degradation"]).unwrap().short);
-        let args = core(&["degradation", "--short", "--only", "admission-pinned"]).unwrap();
-        assert!(args.short && !args.quick);
-        assert_eq!((args.held(600).as_secs(), args.count(9, 1)), (20, 9));
     }
 
     /// The help names the same cases that `--only` accepts.
     #[test]
     fn each_case_is_in_the_help() {
-        for (name, cases) in [
-            ("core", &CASES[..]),
-            ("amqp", &AMQP_CASES),
-            ("engine", &ENGINE_CASES),
-            ("degradation", &DEGRADATION_CASES),
-            ("peers", &PEER_CASES),
-        ] {
+        for (name, cases) in
+            [("core", &CASES[..]), ("amqp", &AMQP_CASES), ("engine", &ENGINE_CASES), ("peers", &PEER_CASES)]
+        {
             let (_, text) = USAGE.split_once(&format!(" {name}: ")).unwrap();
             let told: Vec<&str> =
                 text.split([',', '\n', ' ']).filter(|word| !word.is_empty()).take(cases.len()).collect();
@@ -253,7 +184,7 @@ mod tests {
             &["core", "-x"],
             &["amqp", "--only", "drain"],
             &["engine", "--only", "drain"],
-            &["peers", "--only", "celery"],
+            &["peers", "--only", "drain"],
         ] {
             assert!(core(bad).is_err(), "{bad:?}");
         }

@@ -4,12 +4,9 @@
 mod amqp;
 mod args;
 mod cases;
-mod chart;
 #[cfg(test)]
 mod counts;
-mod degradation;
 mod engine;
-mod fetch;
 mod limits;
 mod load;
 mod peers;
@@ -37,12 +34,7 @@ fn main() -> ExitCode {
         }
     };
     let args = match &command {
-        Command::Core(args)
-        | Command::Amqp(args)
-        | Command::Engine(args)
-        | Command::Degradation(args)
-        | Command::Peers(args) => args,
-        Command::Worker => return finished(degradation::worker()),
+        Command::Core(args) | Command::Amqp(args) | Command::Engine(args) | Command::Peers(args) => args,
         Command::Help => {
             print!("{}", args::USAGE);
             return ExitCode::SUCCESS;
@@ -77,9 +69,8 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
         match command {
             Command::Amqp(_) => amqp::run(&bench, &mut report).await,
             Command::Engine(_) => engine::run(&bench, &mut report).await,
-            Command::Degradation(_) => degradation::run(&bench, &mut report).await,
             Command::Peers(_) => peers::run(&bench, &mut report).await,
-            Command::Core(_) | Command::Worker | Command::Help => cases::run(&bench, &mut report).await,
+            Command::Core(_) | Command::Help => cases::run(&bench, &mut report).await,
         }
     };
     let measured = tokio::select! {
@@ -92,9 +83,6 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
     print!("{}", table::markdown(&report));
     if let Some(file) = &args.json {
         std::fs::write(file, report.json()).map_err(|e| format!("{} can't be written: {e}", file.display()))?;
-    }
-    if let Some(file) = &args.chart {
-        std::fs::write(file, chart::svg(&report)).map_err(|e| format!("{} can't be written: {e}", file.display()))?;
     }
     measured?;
     closed?;

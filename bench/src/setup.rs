@@ -1,6 +1,5 @@
 //! A separate database if the role may create one, and a fresh schema for each run.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -57,12 +56,6 @@ impl Schema {
     pub(crate) async fn services(&self) -> Result<MessageServices> {
         Ok(MessageServices::postgres(&self.config).await?)
     }
-
-    /// The same, which reach the database by this URL.
-    pub(crate) async fn services_by(&self, url: &str) -> Result<MessageServices> {
-        let config = DatabaseConfig::url(url).schema(self.name.clone());
-        Ok(MessageServices::postgres(&config).await?)
-    }
 }
 
 impl<'a> Bench<'a> {
@@ -90,9 +83,6 @@ impl<'a> Bench<'a> {
         let own = if self.own.is_some() { "own" } else { "shared" };
         facts.push(("database".to_owned(), own.to_owned()));
         facts.push(("runs".to_owned(), self.args.runs.to_string()));
-        if self.args.short {
-            facts.push(("times".to_owned(), "--short: too short for figures of what is held".to_owned()));
-        }
         if self.args.quick {
             facts.push(("counts".to_owned(), "--quick: too small for figures".to_owned()));
         }
@@ -108,11 +98,6 @@ impl<'a> Bench<'a> {
         let client = self.connect().await?;
         client.batch_execute("set enable_seqscan = off; set enable_bitmapscan = off; set jit = off").await?;
         Ok(client)
-    }
-
-    /// Returns the URL of the database in which the work is done.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
     }
 
     pub(crate) async fn schema(&self) -> Result<Schema> {
@@ -207,31 +192,9 @@ fn with_database(url: &str, name: &str) -> String {
     format!("{scheme}://{}/{name}{query}", &rest[..end])
 }
 
-/// Returns the URL with another host and port, such as those of a proxy.
-pub(crate) fn with_address(url: &str, address: SocketAddr) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return format!("{url} host={} port={}", address.ip(), address.port());
-    };
-    let start = rest.rsplit_once('@').map_or(0, |(user, _)| user.len() + 1);
-    let end = rest[start..].find(['/', '?']).map_or(rest.len(), |end| start + end);
-    format!("{scheme}://{}{address}{}", &rest[..start], &rest[end..])
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{with_address, with_database};
-
-    #[test]
-    fn the_address_of_a_url_is_replaced() {
-        let address = "127.0.0.1:7".parse().unwrap();
-        for (url, other) in [
-            ("postgres://u:a@h:1/d?sslmode=disable", "postgres://u:a@127.0.0.1:7/d?sslmode=disable"),
-            ("postgres://h", "postgres://127.0.0.1:7"),
-            ("host=h dbname=d", "host=h dbname=d host=127.0.0.1 port=7"),
-        ] {
-            assert_eq!(with_address(url, address), other);
-        }
-    }
+    use super::with_database;
 
     #[test]
     fn the_database_of_a_url_is_replaced() {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_holds_nobody_up_and_hears_what_it_missed() {
+    fn a_stalled_reader_blocks_no_one_and_learns_how_much_it_missed() {
         let reader = Reader::default();
         let mut log = Log::to(reader.clone()).unwrap();
         let line = [&[b'x'; 1023][..], b"\n"].concat();

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_wrote_can_not_steer_the_terminal() {
+    fn output_of_programs_can_not_control_the_terminal() {
         assert_eq!(harmless("a\x1b[31mb\r\n\t"), "a\\u{1b}[31mb\\r\n\t");
         assert_eq!(one_line("first\nsecond third", 12), "first secon…");
         // The order of letters can't be changed either.

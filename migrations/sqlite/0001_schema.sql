@@ -2,7 +2,7 @@
 --
 -- Unlike on PostgreSQL, one table holds the jobs of all states: there, other tables keep rows that wait for months out of the way of the claims and of
 -- HOT updates (docs/adr/0005-separate-tables-and-hot-claims.md), which SQLite does not have. Here partial indexes keep them out of the way
--- (docs/adr/0070-sqlite-one-job-table.md). The payload stands behind the columns that statements compute with, so that those are read without its
+-- (docs/adr/0071-sqlite-one-job-table.md). The payload stands behind the columns that statements compute with, so that those are read without its
 -- overflow pages.
 --
 -- The tables live in the user's own file, hence the prefix. Timestamps and periods are whole microseconds, timestamps since 1970 in UTC. Ids are the

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
+use crate::kernel::Actions as _;
 use crate::vocabulary::{Promise, Subject};
 
 /// More steps than any repair takes.
@@ -134,7 +135,11 @@ impl<A: fmt::Display> Finding<A> {
 pub fn explore<S: Subject>(subject: &S, threads: usize) -> Finding<S::Action> {
     let begin = Instant::now();
     let sights = Arc::new(AtomicU32::new(0));
-    let model = Checked { subject: subject.clone(), alphabet: Arc::new(subject.alphabet()), sights: sights.clone() };
+    let model = Checked {
+        subject: subject.clone(),
+        alphabet: Arc::new(S::Action::all(&subject.ranges())),
+        sights: sights.clone(),
+    };
     let checker = model.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let refuted = checker.discoveries().into_values().next().and_then(|path| {
         let promise = judge(subject, path.last_state())?;
@@ -168,7 +173,7 @@ pub fn walk<S: Subject>(
     wanted: impl Fn(&S::State, S::Action) -> bool,
     mut choose: impl FnMut(usize) -> usize,
 ) -> Vec<S::Action> {
-    let alphabet = subject.alphabet();
+    let alphabet = S::Action::all(&subject.ranges());
     let mut state = subject.start();
     let mut path = Vec::new();
     for _ in 0..steps {

@@ -7,8 +7,10 @@ mod action;
 mod cases;
 mod step;
 
-use crate::vocabulary::{Promise, Rules, Subject, index};
+use crate::kernel::{Faults, Nodes, Ranges, bits, index, is_lost, next_send};
+use crate::vocabulary::{Promise, Rules, Subject};
 
+pub use crate::kernel::Fate;
 pub use action::Action;
 pub use cases::cases;
 
@@ -22,6 +24,8 @@ pub const IN_FLIGHT: usize = 2;
 pub const SENDS: usize = 2;
 /// Attempts of a job.
 pub const ATTEMPTS: u8 = 2;
+/// Node ids that explorations reach.
+const NODES: u8 = 8;
 
 /// A row of `job`. A row without an owner waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,44 +140,15 @@ pub struct Process {
     pub gone: Option<(u8, u8)>,
 }
 
-/// The state of a send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Fate {
-    /// Not sent yet.
-    #[default]
-    Unsent,
-    /// Committed and not ended.
-    Live,
-    /// Its handler succeeded.
-    Done,
-    /// Cancelled by an operator.
-    Cancelled,
-    /// A dead letter.
-    Dead,
-}
-
-/// Faults so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// Processes that crashed.
-    pub crashes: u8,
-    /// Live nodes that were declared dead, or stopped themselves.
-    pub deaths: u8,
-    /// Answers that got lost.
-    pub lost: u8,
-}
-
 /// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The table `job`.
     pub rows: [Option<Row>; JOBS],
-    /// The table `node`: the nodes that are declared dead, one bit each. All up to `newest` are known.
-    pub dead: u16,
+    /// The table `node`.
+    pub nodes: Nodes,
     /// The processes.
     pub processes: [Process; PROCESSES],
-    /// Ghost: the last node id drawn. Real ids are random and never collide; counting up expresses that most simply.
-    pub newest: u8,
     /// Ghost: the last claim number drawn.
     pub claims: u8,
     /// Ghost: the state of each send.
@@ -211,11 +186,6 @@ pub struct Claims {
 }
 
 impl State {
-    /// Whether the database regards this node as dead.
-    pub fn is_dead(&self, node: u8) -> bool {
-        self.dead >> node & 1 == 1
-    }
-
     /// Whether a transaction has locked this job's row, or is about to insert it.
     fn is_locked(&self, job: u8) -> bool {
         self.requests().any(|request| request.job == job && request.progress == Progress::Open)
@@ -276,9 +246,6 @@ impl Claims {
 }
 
 impl Subject for Claims {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "claims";
     const SIGHTS: &'static [&'static str] = &[
         "a job is sent again while a handler of its first life runs",
@@ -292,19 +259,20 @@ impl Subject for Claims {
     ];
 
     fn start(&self) -> State {
-        let mut state = State { newest: self.bounds.processes, ..State::default() };
+        let mut state = State { nodes: Nodes::first(self.bounds.processes), ..State::default() };
         for (process, node) in state.processes.iter_mut().zip(1..=self.bounds.processes) {
             process.node = node;
         }
         state
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        Action::all(self.bounds.jobs, self.bounds.processes)
+    fn ranges(&self) -> Ranges {
+        let Bounds { jobs, processes, .. } = self.bounds;
+        Ranges { jobs, processes, hands: IN_FLIGHT as u8, nodes: 1..NODES + 1, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
@@ -325,34 +293,19 @@ impl Subject for Claims {
     }
 
     fn broken(&self, state: &State) -> Option<Promise> {
-        let lost = |job: usize| {
-            (0..SENDS).any(|send| {
-                state.fates[job][send] == Fate::Live && state.rows[job].is_none_or(|row| usize::from(row.send) != send)
-            })
-        };
+        let lost = |job: usize| is_lost(&state.fates[job], state.rows[job].map(|row| row.send));
         let miscounted = |row: &Row| row.attempt != row.spent + u8::from(row.owner != 0) || row.attempt > ATTEMPTS;
-        if state.broken.is_some() {
-            state.broken
-        } else if self.watches(Promise::NothingIsLost) && (0..JOBS).any(lost) {
-            Some(Promise::NothingIsLost)
-        } else if self.watches(Promise::AttemptsAreCounted) && state.rows.iter().flatten().any(miscounted) {
-            Some(Promise::AttemptsAreCounted)
-        } else {
-            None
-        }
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
+        state.broken.or_else(|| {
+            self.first_broken([
+                (Promise::NothingIsLost, (0..JOBS).any(lost)),
+                (Promise::AttemptsAreCounted, state.rows.iter().flatten().any(miscounted)),
+            ])
+        })
     }
 
     fn at_rest(&self, state: &State) -> bool {
         let ended = |fate: &Fate| !matches!(fate, Fate::Live);
         state.rows.iter().all(Option::is_none) && state.fates.iter().flatten().all(ended)
-    }
-
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
     }
 
     fn sights(&self, state: &State) -> u32 {
@@ -369,7 +322,7 @@ impl Subject for Claims {
         });
         let straggler = state.requests().any(|request| !request.awaited);
         let dead_letter = state.fates.iter().flatten().any(|fate| *fate == Fate::Dead);
-        let zombie = state.held().any(|held| held.phase == Phase::Running && state.is_dead(held.node));
+        let zombie = state.held().any(|held| held.phase == Phase::Running && state.nodes.is_dead(held.node));
         let born = rows().any(|(job, row)| {
             let process = state.processes.iter().find(|process| process.node == row.owner && process.node != 0);
             row.send == 1 && process.is_some_and(|process| process.looks > 0 && !process.has(row, job, true))
@@ -377,7 +330,6 @@ impl Subject for Claims {
         let later = state.processes.iter().any(|process| {
             process.noted.is_some_and(|note| process.request.is_some_and(|request| request.claim >= note.before))
         });
-        let sights = [again, twice, orphan, straggler, dead_letter, zombie, born, later];
-        (0..).zip(sights).map(|(n, is)| u32::from(is) << n).sum()
+        bits([again, twice, orphan, straggler, dead_letter, zombie, born, later])
     }
 }

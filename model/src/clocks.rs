@@ -7,9 +7,8 @@
 mod cases;
 mod step;
 
-use std::fmt;
-
-use crate::vocabulary::{Promise, Rules, Subject, index, process_name};
+use crate::kernel::{Faults, Ranges, bits, index, process_name};
+use crate::vocabulary::{Promise, Rules, Subject};
 
 pub use cases::cases;
 
@@ -97,15 +96,6 @@ impl Default for Process {
     }
 }
 
-/// Faults so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// Processes that crashed or froze.
-    pub silences: u8,
-    /// Jumps of the server's wall clock.
-    pub jumps: u8,
-}
-
 /// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
@@ -134,50 +124,23 @@ pub struct Clocks {
     pub only: Option<Promise>,
 }
 
-/// One step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the words of each stand below")]
-pub enum Action {
-    Tick,
-    Send { process: u8 },
-    Arrive { process: u8 },
-    Answer { process: u8 },
-    Lose { process: u8 },
-    Stop { process: u8 },
-    Retire { process: u8 },
-    Look { process: u8 },
-    Declare { process: u8, node: u8 },
-    Lock { process: u8 },
-    Unlock { process: u8 },
-    Freeze { process: u8 },
-    Thaw { process: u8 },
-    Crash { process: u8 },
-    JumpAhead,
-    JumpBack,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let p = process_name;
-        match *self {
-            Self::Tick => write!(f, "a quarter of a lease passes"),
-            Self::Send { process } => write!(f, "{} sends a heartbeat", p(process)),
-            Self::Arrive { process } => write!(f, "the server gets {}'s heartbeat", p(process)),
-            Self::Answer { process } => write!(f, "{} hears the answer to its heartbeat", p(process)),
-            Self::Lose { process } => write!(f, "{}'s heartbeat, or its answer, gets lost", p(process)),
-            Self::Stop { process } => write!(f, "{} stops its handlers, because its lease is nearly over", p(process)),
-            Self::Retire { process } => write!(f, "{} retires its own node", p(process)),
-            Self::Look { process } => write!(f, "{} looks at the heartbeats of the others", p(process)),
-            Self::Declare { process, node } => write!(f, "{} declares {} dead", p(process), p(node)),
-            Self::Lock { process } => write!(f, "a statement of {} locks its node", p(process)),
-            Self::Unlock { process } => write!(f, "the transaction of {} that locks its node ends", p(process)),
-            Self::Freeze { process } => write!(f, "{} freezes", p(process)),
-            Self::Thaw { process } => write!(f, "{} goes on", p(process)),
-            Self::Crash { process } => write!(f, "{} crashes", p(process)),
-            Self::JumpAhead => write!(f, "the server's clock steps ahead by an hour"),
-            Self::JumpBack => write!(f, "the server's clock is set right again"),
-        }
-    }
+actions! {
+    Tick: "a quarter of a lease passes";
+    JumpAhead: "the server's clock steps ahead by an hour";
+    JumpBack: "the server's clock is set right again";
+    Send { process }: "{process} sends a heartbeat";
+    Arrive { process }: "the server gets {process}'s heartbeat";
+    Answer { process }: "{process} hears the answer to its heartbeat";
+    Lose { process }: "{process}'s heartbeat, or its answer, gets lost";
+    Stop { process }: "{process} stops its handlers, because its lease is nearly over";
+    Retire { process }: "{process} retires its own node";
+    Look { process }: "{process} looks at the heartbeats of the others";
+    Freeze { process }: "{process} freezes";
+    Thaw { process }: "{process} goes on";
+    Crash { process }: "{process} crashes";
+    Lock { process }: "a statement of {process} locks its node";
+    Unlock { process }: "the transaction of {process} that locks its node ends";
+    Declare { process, node }: "{process} declares {} dead", process_name(node);
 }
 
 impl Clocks {
@@ -188,9 +151,6 @@ impl Clocks {
 }
 
 impl Subject for Clocks {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "clocks";
     const SIGHTS: &'static [&'static str] = &[
         "a node that stopped itself",
@@ -209,54 +169,26 @@ impl Subject for Clocks {
         state
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        let mut all = vec![Action::Tick];
-        if !self.rules.death_is_observed {
-            all.extend([Action::JumpAhead, Action::JumpBack]);
-        }
-        for process in 0..self.processes {
-            all.extend([
-                Action::Send { process },
-                Action::Arrive { process },
-                Action::Answer { process },
-                Action::Lose { process },
-                Action::Stop { process },
-                Action::Retire { process },
-                Action::Look { process },
-                Action::Freeze { process },
-                Action::Thaw { process },
-                Action::Crash { process },
-            ]);
-            if self.locks {
-                all.extend([Action::Lock { process }, Action::Unlock { process }]);
-            }
-            all.extend((0..self.processes).map(|node| Action::Declare { process, node }));
-        }
-        all
+    fn ranges(&self) -> Ranges {
+        Ranges { processes: self.processes, nodes: 0..self.processes, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
         match action {
             Action::Freeze { .. } | Action::Crash { .. } => state.faults.silences < self.faults.silences,
-            Action::JumpAhead => state.faults.jumps < self.faults.jumps,
+            Action::JumpAhead => !self.rules.death_is_observed && state.faults.jumps < self.faults.jumps,
+            Action::JumpBack => !self.rules.death_is_observed,
+            Action::Lock { .. } | Action::Unlock { .. } => self.locks,
             _ => true,
         }
     }
 
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
-    }
-
     fn broken(&self, state: &State) -> Option<Promise> {
         state.broken
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
     }
 
     /// A node that is silent, or stopped itself, is known to be dead; only its own lock delays that.
@@ -272,6 +204,6 @@ impl Subject for Clocks {
         let late = any(|at| at.renewal.is_some_and(|renewal| renewal.arrived && renewal.age >= 2));
         let beside = any(|at| at.dead) && any(|at| at.locked && !at.dead && at.health != Health::Up);
         let stale = any(|at| at.sees.iter().any(|seen| seen.changed && seen.age == Some(LEASE)));
-        (0..).zip([stopped, crashed, frozen, late, beside, stale]).map(|(n, is)| u32::from(is) << n).sum()
+        bits([stopped, crashed, frozen, late, beside, stale])
     }
 }

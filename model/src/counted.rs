@@ -5,9 +5,8 @@
 mod cases;
 mod step;
 
-use std::fmt;
-
-use crate::vocabulary::{Promise, Rules, Subject, index, job_name, process_name};
+use crate::kernel::{Faults, Nodes, Ranges, bits, index};
+use crate::vocabulary::{Promise, Rules, Subject};
 
 pub use cases::cases;
 
@@ -72,15 +71,6 @@ pub enum Change {
     Finished,
 }
 
-/// Faults so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// Processes that crashed.
-    pub crashes: u8,
-    /// Claims that were given up, or whose answers got lost.
-    pub lost: u8,
-}
-
 /// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
@@ -88,16 +78,14 @@ pub struct State {
     pub rows: [Option<Row>; JOBS],
     /// The table `usage`: the number of jobs, and the number of the claim that wrote it.
     pub usage: [Option<(u8, u8)>; NODES],
-    /// The table `node`: the nodes that are declared dead, one bit each.
-    pub dead: u8,
+    /// The table `node`.
+    pub nodes: Nodes,
     /// The processes.
     pub processes: [Process; PROCESSES],
     /// How far the change of another rule is, after which admission passes admit all that is limited.
     pub change: Change,
     /// The table `permit`: the jobs that have one, one bit each. A waiting job that has one is admitted.
     pub permits: u8,
-    /// Ghost: the last node id drawn.
-    pub newest: u8,
     /// Ghost: the last claim number drawn.
     pub claims: u8,
     /// Ghost: jobs that were sent, one bit each.
@@ -127,66 +115,29 @@ pub struct Counted {
     pub only: Option<Promise>,
 }
 
-/// One step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the words of each stand below")]
-pub enum Action {
-    Send { job: u8 },
-    Ask { process: u8 },
-    Run { process: u8, ask: u8 },
-    Answer { process: u8, ask: u8 },
-    GiveUp { process: u8, ask: u8 },
-    RunLate { process: u8, finds: bool },
-    Succeed { process: u8, hand: u8 },
-    Commit { process: u8, hand: u8 },
-    Decide { job: u8, done: bool },
-    Cancel { job: u8 },
-    Told { process: u8, hand: u8 },
-    Look { process: u8 },
-    Crash { process: u8 },
-    Register { process: u8 },
-    Declare { node: u8 },
-    Release { job: u8 },
-    Free { node: u8 },
-    PutRule,
-    FinishChange,
-    Admit { job: u8 },
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (p, j) = (process_name, job_name);
-        match *self {
-            Self::Send { job } => write!(f, "{} is sent", j(job)),
-            Self::Ask { process } => write!(f, "{} sends a claim, with how many jobs it runs", p(process)),
-            Self::Run { process, ask } => write!(f, "claim {} of {} counts, and takes", ask + 1, p(process)),
-            Self::Answer { process, ask } => write!(f, "{} hears the answer to claim {}", p(process), ask + 1),
-            Self::GiveUp { process, ask } => write!(f, "{} gives claim {} up", p(process), ask + 1),
-            Self::RunLate { process, finds: true } => {
-                write!(f, "the claim that {} gave up counts, and takes", p(process))
-            }
-            Self::RunLate { process, finds: false } => {
-                write!(f, "the claim that {} gave up counts, and finds nothing", p(process))
-            }
-            Self::Succeed { process, hand } => write!(f, "{}'s handler {} ends", p(process), hand + 1),
-            Self::Commit { process, hand } => write!(f, "{}'s handler {} sends its commit", p(process), hand + 1),
-            Self::Decide { job, done: true } => write!(f, "the commit of {}'s handler stands", j(job)),
-            Self::Decide { job, done: false } => write!(f, "the transaction of {}'s handler is rolled back", j(job)),
-            Self::Cancel { job } => write!(f, "{} is cancelled", j(job)),
-            Self::Told { process, hand } => {
-                write!(f, "{}'s handler {} hears that its job is gone, and ends", p(process), hand + 1)
-            }
-            Self::Look { process } => write!(f, "{} gives back what it owns and does not know", p(process)),
-            Self::Crash { process } => write!(f, "{} crashes", p(process)),
-            Self::Register { process } => write!(f, "{} registers a new node", p(process)),
-            Self::Declare { node } => write!(f, "node {node} is declared dead"),
-            Self::Release { job } => write!(f, "{}, whose owner is dead, is released", j(job)),
-            Self::Free { node } => write!(f, "what node {node} ran is counted no more"),
-            Self::PutRule => f.write_str("a rule is put under which admission passes count"),
-            Self::FinishChange => f.write_str("what runs gets permits"),
-            Self::Admit { job } => write!(f, "an admission pass admits {}", j(job)),
-        }
-    }
+actions! {
+    Send { job }: "{job} is sent";
+    Cancel { job }: "{job} is cancelled";
+    Release { job }: "{job}, whose owner is dead, is released";
+    Admit { job }: "an admission pass admits {job}";
+    Decide { job, done }: "the {} of {job}'s handler {}",
+        if done { "commit" } else { "transaction" }, if done { "stands" } else { "is rolled back" };
+    Ask { process }: "{process} sends a claim, with how many jobs it runs";
+    Run { process, ask }: "claim {ask} of {process} counts, and takes";
+    Answer { process, ask }: "{process} hears the answer to claim {ask}";
+    GiveUp { process, ask }: "{process} gives claim {ask} up";
+    RunLate { process, finds }: "the claim that {process} gave up counts, and {}",
+        if finds { "takes" } else { "finds nothing" };
+    Succeed { process, hand }: "{process}'s handler {hand} ends";
+    Commit { process, hand }: "{process}'s handler {hand} sends its commit";
+    Told { process, hand }: "{process}'s handler {hand} hears that its job is gone, and ends";
+    Look { process }: "{process} gives back what it owns and does not know";
+    Crash { process }: "{process} crashes";
+    Register { process }: "{process} registers a new node";
+    Declare { node }: "node {node} is declared dead";
+    Free { node }: "what node {node} ran is counted no more";
+    PutRule: "a rule is put under which admission passes count";
+    FinishChange: "what runs gets permits";
 }
 
 impl State {
@@ -219,19 +170,12 @@ impl State {
             .any(|(claim, took)| (0..JOBS as u8).any(|job| took >> job & 1 == 1 && self.has_lost(job, claim)))
     }
 
-    fn is_dead(&self, node: u8) -> bool {
-        self.dead >> node & 1 == 1
-    }
-
     fn owns(&self, node: u8) -> bool {
         self.rows.iter().flatten().any(|row| matches!(row, Row::Owned { node: owner, .. } if *owner == node))
     }
 }
 
 impl Subject for Counted {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "counted";
     const SIGHTS: &'static [&'static str] = &[
         "a claim that runs after a newer one of its node",
@@ -241,47 +185,20 @@ impl Subject for Counted {
     ];
 
     fn start(&self) -> State {
-        let mut state = State { newest: PROCESSES as u8, ..State::default() };
+        let mut state = State { nodes: Nodes::first(PROCESSES as u8), ..State::default() };
         for (process, node) in state.processes.iter_mut().zip(1..) {
             process.node = node;
         }
         state
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        let mut all = Vec::new();
-        for job in 0..self.jobs {
-            all.extend([Action::Send { job }, Action::Cancel { job }, Action::Release { job }, Action::Admit { job }]);
-            all.extend([true, false].map(|done| Action::Decide { job, done }));
-        }
-        for process in 0..PROCESSES as u8 {
-            for n in 0..IN_FLIGHT as u8 {
-                let (ask, hand) = (n, n);
-                all.extend([
-                    Action::Run { process, ask },
-                    Action::Answer { process, ask },
-                    Action::GiveUp { process, ask },
-                    Action::Succeed { process, hand },
-                    Action::Commit { process, hand },
-                    Action::Told { process, hand },
-                ]);
-            }
-            all.extend([
-                Action::Ask { process },
-                Action::RunLate { process, finds: true },
-                Action::RunLate { process, finds: false },
-                Action::Look { process },
-                Action::Crash { process },
-                Action::Register { process },
-            ]);
-        }
-        all.extend((1..NODES as u8).flat_map(|node| [Action::Declare { node }, Action::Free { node }]));
-        all.extend([Action::PutRule, Action::FinishChange]);
-        all
+    fn ranges(&self) -> Ranges {
+        let (processes, hands, nodes) = (PROCESSES as u8, IN_FLIGHT as u8, 1..NODES as u8);
+        Ranges { jobs: self.jobs, processes, hands, nodes, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
@@ -295,17 +212,8 @@ impl Subject for Counted {
         }
     }
 
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
-    }
-
     fn broken(&self, state: &State) -> Option<Promise> {
-        let over = self.watches(Promise::LimitsHold) && state.running() > usize::from(self.limit);
-        over.then_some(Promise::LimitsHold)
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
+        self.first_broken([(Promise::LimitsHold, state.running() > usize::from(self.limit))])
     }
 
     fn at_rest(&self, state: &State) -> bool {
@@ -317,7 +225,7 @@ impl Subject for Counted {
 
     fn sights(&self, state: &State) -> u32 {
         let dead = (1..NODES as u8).any(|node| {
-            state.is_dead(node)
+            state.nodes.is_dead(node)
                 && state.usage[index(node)].is_some_and(|(n, _)| n > 0)
                 && state
                     .rows
@@ -330,6 +238,6 @@ impl Subject for Counted {
             at.node > 0 && state.usage[index(at.node)].is_some_and(|(n, _)| usize::from(n) > running)
         });
         let cancelled = state.outlives_its_row();
-        (0..).zip([state.was_late, dead, fewer, cancelled]).map(|(n, is)| u32::from(is) << n).sum()
+        bits([state.was_late, dead, fewer, cancelled])
     }
 }

@@ -5,10 +5,10 @@
 mod cases;
 mod step;
 
-use std::fmt;
+use crate::kernel::{Faults, Ranges, bits, index, is_lost};
+use crate::vocabulary::{Promise, Rules, Subject};
 
-use crate::vocabulary::{Promise, Rules, Subject, index, job_name};
-
+pub use crate::kernel::Fate;
 pub use cases::cases;
 
 /// Jobs with distinct ids.
@@ -35,22 +35,6 @@ pub struct Row {
     pub hand_out: u8,
     /// Ghost: attempts that failed or timed out.
     pub spent: u8,
-}
-
-/// The state of a send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Fate {
-    /// Not sent yet.
-    #[default]
-    Unsent,
-    /// Committed and not ended.
-    Live,
-    /// Its worker succeeded.
-    Done,
-    /// Cancelled by an operator.
-    Cancelled,
-    /// A dead letter.
-    Dead,
 }
 
 /// The state of the database, which a backup restores.
@@ -90,15 +74,6 @@ pub struct Copy {
     pub place: Where,
 }
 
-/// Faults so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// Lost confirms and reports, redeliveries, and publishers that crashed.
-    pub network: u8,
-    /// Restores and failovers.
-    pub forgets: u8,
-}
-
 /// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
@@ -133,56 +108,24 @@ pub struct External {
     pub only: Option<Promise>,
 }
 
-/// One step. Copies are numbered by their position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the words of each stand below")]
-pub enum Action {
-    Send { job: u8 },
-    Cancel { job: u8 },
-    HandOut { job: u8 },
-    Publish { copy: u8, confirmed: bool },
-    TakeBack { copy: u8 },
-    Forgotten { copy: u8 },
-    Deliver { copy: u8 },
-    Redeliver { copy: u8 },
-    Report { copy: u8, success: bool, confirmed: bool },
-    Expire { job: u8 },
-    Save,
-    Restore,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let j = job_name;
-        let c = |copy: u8| format!("hand-out {}", copy + 1);
-        match *self {
-            Self::Send { job } => write!(f, "{} is sent", j(job)),
-            Self::Cancel { job } => write!(f, "{} is cancelled", j(job)),
-            Self::HandOut { job } => write!(f, "{} is handed out", j(job)),
-            Self::Publish { copy, confirmed: true } => write!(f, "{} is published", c(copy)),
-            Self::Publish { copy, confirmed: false } => write!(f, "{} is published, the confirm gets lost", c(copy)),
-            Self::TakeBack { copy } => write!(f, "{} was not confirmed and is taken back", c(copy)),
-            Self::Forgotten { copy } => write!(f, "{} is forgotten by its node, which crashes", c(copy)),
-            Self::Deliver { copy } => write!(f, "{} is delivered to a worker", c(copy)),
-            Self::Redeliver { copy } => write!(f, "{} is delivered again, and its first worker goes on", c(copy)),
-            Self::Report { copy, success, confirmed } => write!(
-                f,
-                "the worker of {} reports that it {}{}",
-                c(copy),
-                if success { "succeeded" } else { "failed" },
-                if confirmed { "" } else { "; it hears no answer" }
-            ),
-            Self::Expire { job } => write!(f, "the lease of {} runs out", j(job)),
-            Self::Save => write!(f, "the standby is as the primary is (or: a backup is made)"),
-            Self::Restore => write!(f, "the standby takes the primary's place (or: the backup is restored)"),
-        }
-    }
+// Copies are numbered by their position.
+actions! {
+    Save: "the standby is as the primary is (or: a backup is made)";
+    Restore: "the standby takes the primary's place (or: the backup is restored)";
+    Send { job }: "{job} is sent";
+    Cancel { job }: "{job} is cancelled";
+    HandOut { job }: "{job} is handed out";
+    Expire { job }: "the lease of {job} runs out";
+    Publish { copy, confirmed }: "{copy} is published{}", if confirmed { "" } else { ", the confirm gets lost" };
+    TakeBack { copy }: "{copy} was not confirmed and is taken back";
+    Forgotten { copy }: "{copy} is forgotten by its node, which crashes";
+    Deliver { copy }: "{copy} is delivered to a worker";
+    Redeliver { copy }: "{copy} is delivered again, and its first worker goes on";
+    Report { copy, success, confirmed }: "the worker of {copy} reports that it {}{}",
+        if success { "succeeded" } else { "failed" }, if confirmed { "" } else { "; it hears no answer" };
 }
 
 impl Subject for External {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "external";
     const SIGHTS: &'static [&'static str] = &[
         "two workers at one hand-out",
@@ -197,29 +140,12 @@ impl Subject for External {
         State::default()
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        let mut all = vec![Action::Save, Action::Restore];
-        for job in 0..self.jobs {
-            all.extend([Action::Send { job }, Action::Cancel { job }, Action::HandOut { job }, Action::Expire { job }]);
-        }
-        for copy in 0..COPIES as u8 {
-            all.extend([
-                Action::Publish { copy, confirmed: true },
-                Action::Publish { copy, confirmed: false },
-                Action::TakeBack { copy },
-                Action::Forgotten { copy },
-                Action::Deliver { copy },
-                Action::Redeliver { copy },
-            ]);
-            for success in [true, false] {
-                all.extend([true, false].map(|confirmed| Action::Report { copy, success, confirmed }));
-            }
-        }
-        all
+    fn ranges(&self) -> Ranges {
+        Ranges { jobs: self.jobs, copies: COPIES as u8, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
@@ -236,31 +162,15 @@ impl Subject for External {
         }
     }
 
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
-    }
-
     fn broken(&self, state: &State) -> Option<Promise> {
-        let lost = |job: usize| {
-            (0..SENDS).any(|send| {
-                state.now.fates[job][send] == Fate::Live
-                    && state.now.rows[job].is_none_or(|row| usize::from(row.send) != send)
-            })
-        };
+        let lost = |job: usize| is_lost(&state.now.fates[job], state.now.rows[job].map(|row| row.send));
         let miscounted = |row: &Row| row.attempt != row.spent + u8::from(row.out) || row.attempt > ATTEMPTS;
-        if state.broken.is_some() {
-            state.broken
-        } else if self.watches(Promise::NothingIsLost) && (0..JOBS).any(lost) {
-            Some(Promise::NothingIsLost)
-        } else if self.watches(Promise::AttemptsAreCounted) && state.now.rows.iter().flatten().any(miscounted) {
-            Some(Promise::AttemptsAreCounted)
-        } else {
-            None
-        }
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
+        state.broken.or_else(|| {
+            self.first_broken([
+                (Promise::NothingIsLost, (0..JOBS).any(lost)),
+                (Promise::AttemptsAreCounted, state.now.rows.iter().flatten().any(miscounted)),
+            ])
+        })
     }
 
     fn at_rest(&self, state: &State) -> bool {
@@ -283,6 +193,6 @@ impl Subject for External {
         let over = copies()
             .any(|copy| copy.place == Where::Queued && row(copy).is_some_and(|row| row.hand_out != copy.hand_out));
         let forgotten = state.faults.forgets > 1 && working().any(|copy| row(copy).is_some_and(|row| row.attempt == 0));
-        (0..).zip([same, different, gone, dead, over, forgotten]).map(|(n, is)| u32::from(is) << n).sum()
+        bits([same, different, gone, dead, over, forgotten])
     }
 }

@@ -7,7 +7,8 @@ mod action;
 mod cases;
 mod step;
 
-use crate::vocabulary::{Promise, Rules, Subject, index};
+use crate::kernel::{Faults, Ranges, bits, index};
+use crate::vocabulary::{Promise, Rules, Subject};
 
 pub use action::Action;
 pub use cases::cases;
@@ -18,6 +19,8 @@ pub const JOBS: usize = 2;
 pub const PROCESSES: usize = 2;
 /// Handlers of one process at the same time.
 pub const IN_FLIGHT: usize = 2;
+/// Node ids that explorations reach.
+const NODES: u8 = 8;
 
 /// A row of `job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,19 +78,6 @@ pub struct Process {
     pub work_old: bool,
     /// Its handlers.
     pub hand: [Option<Held>; IN_FLIGHT],
-}
-
-/// Faults so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// Failovers and restores.
-    pub forgets: u8,
-    /// Processes that crashed.
-    pub crashes: u8,
-    /// Live nodes that were declared dead.
-    pub deaths: u8,
-    /// Connections that changed servers.
-    pub moves: u8,
 }
 
 /// The whole state.
@@ -159,9 +149,6 @@ impl State {
 }
 
 impl Subject for Failover {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "failover";
     const SIGHTS: &'static [&'static str] = &[
         "a handler of a claim that the primary has forgotten",
@@ -183,12 +170,13 @@ impl Subject for Failover {
         state
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        Action::all(self.bounds.jobs, self.bounds.processes)
+    fn ranges(&self) -> Ranges {
+        let Bounds { jobs, processes, .. } = self.bounds;
+        Ranges { jobs, processes, hands: IN_FLIGHT as u8, nodes: 1..NODES + 1, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
@@ -205,16 +193,8 @@ impl Subject for Failover {
         }
     }
 
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
-    }
-
     fn broken(&self, state: &State) -> Option<Promise> {
         state.broken
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
     }
 
     fn at_rest(&self, state: &State) -> bool {
@@ -232,6 +212,6 @@ impl Subject for Failover {
         let back =
             state.primary.rows.iter().flatten().any(|row| row.claim != 0 && !held().any(|h| h.claim == row.claim));
         let alone = lives().any(|process| process.heartbeat_old && process.work_old && process.hand[0].is_some());
-        (0..).zip([forgotten, unknown, twice, split, back, alone]).map(|(n, is)| u32::from(is) << n).sum()
+        bits([forgotten, unknown, twice, split, back, alone])
     }
 }

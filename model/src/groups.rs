@@ -5,9 +5,8 @@
 mod cases;
 mod step;
 
-use std::fmt;
-
-use crate::vocabulary::{Promise, Rules, Subject, index, job_name, process_name};
+use crate::kernel::{Faults, Nodes, Ranges, bits, index};
+use crate::vocabulary::{Promise, Rules, Subject};
 
 pub use cases::cases;
 
@@ -67,17 +66,6 @@ pub struct Process {
     pub hand: [Option<(u8, u8)>; IN_FLIGHT],
 }
 
-/// Faults so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// Processes that crashed.
-    pub crashes: u8,
-    /// Nodes that stopped because they could not renew their lease.
-    pub fences: u8,
-    /// Answers to claims that got lost.
-    pub lost: u8,
-}
-
 /// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
@@ -87,12 +75,10 @@ pub struct State {
     pub permits: u8,
     /// Permits whose row is gone.
     pub left: [Option<Left>; JOBS],
-    /// The table `node`: the nodes that are declared dead, one bit each.
-    pub dead: u16,
+    /// The table `node`.
+    pub nodes: Nodes,
     /// The processes.
     pub processes: [Process; PROCESSES],
-    /// Ghost: the last node id drawn.
-    pub newest: u8,
     /// Ghost: the last claim number drawn.
     pub claims: u8,
     /// Ghost: how often each job was sent.
@@ -120,59 +106,21 @@ pub struct Groups {
     pub only: Option<Promise>,
 }
 
-/// One step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the words of each stand below")]
-pub enum Action {
-    Send { job: u8 },
-    Admit { job: u8 },
-    Claim { process: u8, job: u8, answered: bool },
-    Succeed { process: u8, hand: u8 },
-    Fail { process: u8, hand: u8 },
-    Cancel { job: u8 },
-    Told { process: u8, hand: u8 },
-    Look { process: u8 },
-    Fence { process: u8 },
-    Crash { process: u8 },
-    Register { process: u8 },
-    Declare { node: u8 },
-    Release { job: u8 },
-    Free,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (p, j) = (process_name, job_name);
-        match *self {
-            Self::Send { job } => write!(f, "{} is sent", j(job)),
-            Self::Admit { job } => write!(f, "{} is admitted", j(job)),
-            Self::Claim { process, job, answered } => {
-                write!(f, "{} claims {}{}", p(process), j(job), if answered { "" } else { "; the answer gets lost" })
-            }
-            Self::Succeed { process, hand } => {
-                write!(f, "{}'s handler {} ends and reports success", p(process), hand + 1)
-            }
-            Self::Fail { process, hand } => {
-                write!(f, "{}'s handler {} ends and reports a failure", p(process), hand + 1)
-            }
-            Self::Cancel { job } => write!(f, "{} is cancelled", j(job)),
-            Self::Told { process, hand } => {
-                write!(
-                    f,
-                    "{}'s handler {} hears that its job is gone, ends, and the node says so",
-                    p(process),
-                    hand + 1
-                )
-            }
-            Self::Look { process } => write!(f, "{} gives back what it owns and does not know", p(process)),
-            Self::Fence { process } => write!(f, "{} stops its handlers, because its lease is nearly over", p(process)),
-            Self::Crash { process } => write!(f, "{} crashes", p(process)),
-            Self::Register { process } => write!(f, "{} registers a new node", p(process)),
-            Self::Declare { node } => write!(f, "node {node} is declared dead"),
-            Self::Free => write!(f, "slots that dead nodes left are freed"),
-            Self::Release { job } => write!(f, "{}, whose owner is dead, is released", j(job)),
-        }
-    }
+actions! {
+    Free: "slots that dead nodes left are freed";
+    Send { job }: "{job} is sent";
+    Admit { job }: "{job} is admitted";
+    Cancel { job }: "{job} is cancelled";
+    Release { job }: "{job}, whose owner is dead, is released";
+    Claim { process, job, answered }: "{process} claims {job}{answered}";
+    Succeed { process, hand }: "{process}'s handler {hand} ends and reports success";
+    Fail { process, hand }: "{process}'s handler {hand} ends and reports a failure";
+    Told { process, hand }: "{process}'s handler {hand} hears that its job is gone, ends, and the node says so";
+    Look { process }: "{process} gives back what it owns and does not know";
+    Fence { process }: "{process} stops its handlers, because its lease is nearly over";
+    Crash { process }: "{process} crashes";
+    Register { process }: "{process} registers a new node";
+    Declare { node }: "node {node} is declared dead";
 }
 
 impl State {
@@ -181,19 +129,12 @@ impl State {
         self.processes.iter().map(|process| process.hand.iter().flatten().count()).sum()
     }
 
-    fn is_dead(&self, node: u8) -> bool {
-        self.dead >> node & 1 == 1
-    }
-
     fn is_lived(&self, node: u8) -> bool {
         self.processes.iter().any(|process| process.node == node)
     }
 }
 
 impl Subject for Groups {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "groups";
     const SIGHTS: &'static [&'static str] = &[
         "a handler whose job was cancelled holds the permit",
@@ -203,42 +144,21 @@ impl Subject for Groups {
     ];
 
     fn start(&self) -> State {
-        let mut state = State { newest: PROCESSES as u8, ..State::default() };
+        let mut state = State { nodes: Nodes::first(PROCESSES as u8), ..State::default() };
         for (process, node) in state.processes.iter_mut().zip(1..) {
             process.node = node;
         }
         state
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        let mut all = vec![Action::Free];
-        for job in 0..self.jobs {
-            all.extend([Action::Send { job }, Action::Admit { job }, Action::Cancel { job }, Action::Release { job }]);
-        }
-        for process in 0..PROCESSES as u8 {
-            for job in 0..self.jobs {
-                all.extend([true, false].map(|answered| Action::Claim { process, job, answered }));
-            }
-            for hand in 0..IN_FLIGHT as u8 {
-                all.extend([
-                    Action::Succeed { process, hand },
-                    Action::Fail { process, hand },
-                    Action::Told { process, hand },
-                ]);
-            }
-            all.extend([
-                Action::Look { process },
-                Action::Fence { process },
-                Action::Crash { process },
-                Action::Register { process },
-            ]);
-        }
-        all.extend((1..=PROCESSES as u8 + 4).map(|node| Action::Declare { node }));
-        all
+    fn ranges(&self) -> Ranges {
+        let processes = PROCESSES as u8;
+        let (hands, nodes) = (IN_FLIGHT as u8, 1..processes + 5);
+        Ranges { jobs: self.jobs, processes, hands, nodes, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
@@ -246,23 +166,14 @@ impl Subject for Groups {
         match action {
             Action::Send { job } => state.sent[index(job)] < self.sends,
             Action::Claim { answered, .. } => state.claims < self.claims && (answered || faults.lost < most.lost),
-            Action::Fence { .. } => faults.fences < most.fences,
+            Action::Fence { .. } => faults.deaths < most.deaths,
             Action::Crash { .. } => faults.crashes < most.crashes,
             _ => true,
         }
     }
 
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
-    }
-
     fn broken(&self, state: &State) -> Option<Promise> {
-        let over = self.watches(Promise::LimitsHold) && state.running() > self.limit;
-        over.then_some(Promise::LimitsHold)
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
+        self.first_broken([(Promise::LimitsHold, state.running() > self.limit)])
     }
 
     fn at_rest(&self, state: &State) -> bool {
@@ -277,6 +188,6 @@ impl Subject for Groups {
         let again = left().any(|left| holds(left) && state.rows[index(left.job)].is_some());
         let alone = left().any(|left| !holds(left));
         let twice = hands().any(|(job, claim)| hands().any(|(same, other)| same == job && other != claim));
-        (0..).zip([held, again, alone, twice && self.limit > 1]).map(|(n, is)| u32::from(is) << n).sum()
+        bits([held, again, alone, twice && self.limit > 1])
     }
 }

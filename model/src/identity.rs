@@ -6,9 +6,8 @@
 mod cases;
 mod step;
 
-use std::fmt;
-
-use crate::vocabulary::{Promise, Rules, Subject, index};
+use crate::kernel::{Ranges, bits, index};
+use crate::vocabulary::{Promise, Rules, Subject};
 
 pub use cases::cases;
 
@@ -106,48 +105,22 @@ pub struct Identity {
     pub only: Option<Promise>,
 }
 
-/// One step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the words of each stand below")]
-pub enum Action {
-    Begin { sender: u8 },
-    Flush { sender: u8 },
-    Commit { sender: u8 },
-    RollBack { sender: u8 },
-    Again { sender: u8 },
-    Claim,
-    Succeed,
-    Fail,
-    Promote,
-    Revive,
-    Cancel,
-    ClaimInnocent,
-    EndInnocent,
-    Crash,
-    Release,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = |sender: u8| if sender == 0 { "the sender" } else { "the sender of a delayed job" };
-        match *self {
-            Self::Begin { sender } => write!(f, "{} begins a transaction that reads a snapshot", s(sender)),
-            Self::Flush { sender } => write!(f, "{} looks for the id, and inserts it unless it is there", s(sender)),
-            Self::Commit { sender } => write!(f, "{} commits", s(sender)),
-            Self::RollBack { sender } => write!(f, "{} rolls back", s(sender)),
-            Self::Again { sender } => write!(f, "{} is about to send the id again", s(sender)),
-            Self::Claim => write!(f, "the node claims the job"),
-            Self::Succeed => write!(f, "the job's handler succeeds"),
-            Self::Fail => write!(f, "the job's handler fails"),
-            Self::Promote => write!(f, "the delayed job is due"),
-            Self::Revive => write!(f, "a user lets the dead letter run again"),
-            Self::Cancel => write!(f, "a user cancels the job, wherever it stands"),
-            Self::ClaimInnocent => write!(f, "the node claims the innocent job"),
-            Self::EndInnocent => write!(f, "the innocent job's handler succeeds"),
-            Self::Crash => write!(f, "the node's process crashes, and another one starts"),
-            Self::Release => write!(f, "all that dead nodes own is released, in one statement"),
-        }
-    }
+actions! {
+    Begin { sender }: "{sender} begins a transaction that reads a snapshot";
+    Flush { sender }: "{sender} looks for the id, and inserts it unless it is there";
+    Commit { sender }: "{sender} commits";
+    RollBack { sender }: "{sender} rolls back";
+    Again { sender }: "{sender} is about to send the id again";
+    Claim: "the node claims the job";
+    Succeed: "the job's handler succeeds";
+    Fail: "the job's handler fails";
+    Promote: "the delayed job is due";
+    Revive: "a user lets the dead letter run again";
+    Cancel: "a user cancels the job, wherever it stands";
+    ClaimInnocent: "the node claims the innocent job";
+    EndInnocent: "the innocent job's handler succeeds";
+    Crash: "the node's process crashes, and another one starts";
+    Release: "all that dead nodes own is released, in one statement";
 }
 
 impl State {
@@ -158,9 +131,6 @@ impl State {
 }
 
 impl Subject for Identity {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "identity";
     const SIGHTS: &'static [&'static str] = &[
         "a sender has inserted and the other one waits",
@@ -175,35 +145,12 @@ impl Subject for Identity {
         State { node: 1, ..State::default() }
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        let mut all: Vec<Action> = (0..SENDERS as u8)
-            .flat_map(|sender| {
-                [
-                    Action::Begin { sender },
-                    Action::Flush { sender },
-                    Action::Commit { sender },
-                    Action::RollBack { sender },
-                    Action::Again { sender },
-                ]
-            })
-            .collect();
-        all.extend([
-            Action::Claim,
-            Action::Succeed,
-            Action::Fail,
-            Action::Promote,
-            Action::Revive,
-            Action::Cancel,
-            Action::ClaimInnocent,
-            Action::EndInnocent,
-            Action::Crash,
-            Action::Release,
-        ]);
-        all
+    fn ranges(&self) -> Ranges {
+        Ranges { senders: SENDERS as u8, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
@@ -215,27 +162,14 @@ impl Subject for Identity {
         }
     }
 
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
-    }
-
     fn broken(&self, state: &State) -> Option<Promise> {
         let often = |row: &Row| row.spent > ATTEMPTS;
-        if self.watches(Promise::IdsStandOnce) && state.places() > 1 {
-            Some(Promise::IdsStandOnce)
-        } else if self.watches(Promise::AttemptsAreCounted) && state.rows.iter().flatten().any(often) {
-            Some(Promise::AttemptsAreCounted)
-        } else if self.watches(Promise::NothingIsLost)
-            && usize::from(state.sends) != usize::from(state.ended) + state.places()
-        {
-            Some(Promise::NothingIsLost)
-        } else {
-            None
-        }
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
+        let rows = usize::from(state.ended) + state.places();
+        self.first_broken([
+            (Promise::IdsStandOnce, state.places() > 1),
+            (Promise::AttemptsAreCounted, state.rows.iter().flatten().any(often)),
+            (Promise::NothingIsLost, usize::from(state.sends) != rows),
+        ])
     }
 
     /// Dead letters wait for an operator.
@@ -256,6 +190,6 @@ impl Subject for Identity {
         let both =
             job.is_some_and(|row| lost(row.owner)) && matches!(state.innocent, Innocent::Owned(owner) if lost(owner));
         let again = state.sends > 1 && state.places() > 0;
-        (0..).zip([waits, moved, found, dead, both, again]).map(|(n, is)| u32::from(is) << n).sum()
+        bits([waits, moved, found, dead, both, again])
     }
 }

@@ -11,7 +11,8 @@ mod cases;
 mod statements;
 mod step;
 
-use crate::vocabulary::{Promise, Rules, Subject, index};
+use crate::kernel::{Faults, Nodes, Ranges, bits, index};
+use crate::vocabulary::{Promise, Rules, Subject};
 
 pub use action::Action;
 pub use cases::cases;
@@ -147,19 +148,6 @@ pub struct Report {
     pub commits: bool,
 }
 
-/// Faults so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// Processes that crashed, or lost their node.
-    pub deaths: u8,
-    /// Answers that got lost.
-    pub lost: u8,
-    /// Statements that run long after their process gave them up.
-    pub late: u8,
-    /// Checks based on an old note.
-    pub stale: u8,
-}
-
 /// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
@@ -169,14 +157,12 @@ pub struct State {
     pub permit: PermitHolder,
     /// A job may be admitted: an admission pass is due.
     pub open: bool,
-    /// The table `node`: the nodes that are declared dead, one bit each.
-    pub dead: u16,
+    /// The table `node`.
+    pub nodes: Nodes,
     /// The processes.
     pub processes: [Process; PROCESSES],
     /// A statement that its process has given up, and that still runs.
     pub late: Option<Report>,
-    /// Ghost: the last node id drawn.
-    pub newest: u8,
     /// Ghost: the last claim number drawn.
     pub claims: u8,
     /// Ghost: how often each job was sent.
@@ -235,10 +221,6 @@ impl State {
         self.held().filter(|(_, held)| held.stage == Stage::Runs)
     }
 
-    fn is_dead(&self, node: u8) -> bool {
-        self.dead >> node & 1 == 1
-    }
-
     fn is_lived(&self, node: u8) -> bool {
         self.processes.iter().any(|process| process.node == node)
     }
@@ -252,9 +234,6 @@ impl State {
 }
 
 impl Subject for Leases {
-    type State = State;
-    type Action = Action;
-
     const NAME: &'static str = "leases";
     const SIGHTS: &'static [&'static str] = &[
         "a line of two under a lease",
@@ -267,19 +246,21 @@ impl Subject for Leases {
     ];
 
     fn start(&self) -> State {
-        let mut state = State { newest: PROCESSES as u8, ..State::default() };
+        let mut state = State { nodes: Nodes::first(PROCESSES as u8), ..State::default() };
         for (process, node) in state.processes.iter_mut().zip(1..) {
             process.node = node;
         }
         state
     }
 
-    fn alphabet(&self) -> Vec<Action> {
-        Action::all(self.jobs)
+    fn ranges(&self) -> Ranges {
+        let processes = PROCESSES as u8;
+        let (hands, nodes) = (IN_FLIGHT as u8, 1..processes + 4);
+        Ranges { jobs: self.jobs, processes, hands, nodes, most: MAX_GROUP_CLAIM, ..Ranges::default() }
     }
 
-    fn step(&self, state: &State, action: Action) -> Option<State> {
-        self.follow(state, action)
+    fn only(&self) -> Option<Promise> {
+        self.only
     }
 
     fn within_bounds(&self, state: &State, action: Action) -> bool {
@@ -302,26 +283,16 @@ impl Subject for Leases {
         }
     }
 
-    fn watches(&self, promise: Promise) -> bool {
-        self.only.is_none_or(|only| only == promise)
-    }
-
     fn broken(&self, state: &State) -> Option<Promise> {
         let miscounted = |row: &Row| {
             let taken = u8::from(matches!(row.place, RowState::Owned { .. }));
             row.attempt != row.spent + taken || row.attempt > ATTEMPTS
         };
-        [
+        self.first_broken([
             (Promise::LimitsHold, state.at_work() > 1),
             (Promise::OutcomesAreTheirOwn, state.usurped),
             (Promise::AttemptsAreCounted, state.rows.iter().flatten().any(miscounted)),
-        ]
-        .into_iter()
-        .find_map(|(promise, broken)| (broken && self.watches(promise)).then_some(promise))
-    }
-
-    fn repair(&self, state: &State) -> Option<Action> {
-        self.next_repair(state)
+        ])
     }
 
     fn at_rest(&self, state: &State) -> bool {
@@ -338,24 +309,20 @@ impl Subject for Leases {
             |process: &Process| leased(process.node) && process.held().filter(|held| held.in_group_run).count() > 1;
         let lost_lines = || {
             state.rows.iter().flatten().filter_map(|row| match row.place {
-                RowState::Owned { node, in_group_run: true, .. } if state.is_dead(node) => Some(node),
+                RowState::Owned { node, in_group_run: true, .. } if state.nodes.is_dead(node) => Some(node),
                 _ => None,
             })
         };
         let cancelled = |(node, held): (u8, &Held)| state.row_of(node, held.job, held.claim).is_none();
         let knows = |number| state.processes.iter().any(|process| process.lease == Some(number));
-        [
+        bits([
             state.processes.iter().any(line),
             lost_lines().any(leased),
             lost_lines().any(|node| !leased(node) && state.permit != PermitHolder::Nobody),
             state.running().any(|of| of.1.in_group_run && leased(of.0) && cancelled(of)),
             lease.is_some_and(|(node, number)| state.is_lived(node) && !knows(number)),
             state.running().any(|of| cancelled(of) && state.rows[index(of.1.job)].is_some()),
-            state.late.is_some_and(|late| state.is_dead(late.node)),
-        ]
-        .into_iter()
-        .zip(0..)
-        .map(|(is, n)| u32::from(is) << n)
-        .sum()
+            state.late.is_some_and(|late| state.nodes.is_dead(late.node)),
+        ])
     }
 }

@@ -1,5 +1,8 @@
 //! The protocol of jobwright as pure transition functions, small enough to be explored completely: docs/model.md.
 
+#[macro_use]
+pub mod kernel;
+
 pub mod case;
 pub mod check;
 pub mod claims;

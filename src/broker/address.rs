@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cant_be_used_is_refused_without_the_password() {
+    fn unusable_addresses_are_refused_without_the_password() {
         assert!(Addresses::new(&BrokerConfig::default()).unwrap_err().to_string().contains("broker.url is missing"));
         for url in [
             "http://u:secret@h/",

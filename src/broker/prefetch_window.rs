@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_careful_stays_as_wide() {
+    fn without_a_size_limit_the_prefetch_stays_wide() {
         let (mut width, mut outstanding) = (PrefetchWindow::new(10, None), Outstanding::new(1));
         assert_eq!(width.next(&outstanding), 10);
         outstanding.delivered(1);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_comes_back_and_what_is_plain_stays() {
+    fn encoded_payloads_are_decoded_and_plain_ones_stay() {
         for content in
             [Payload::bytes("application/jose", "eyJ.a.b"), Payload::bytes("application/gzip", [0, 159, 146])]
         {

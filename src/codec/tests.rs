@@ -67,14 +67,14 @@ fn two_seals_of_one_content_have_nothing_in_common_but_the_header() {
 
 /// Made by jwcrypto 1.1, with examples/python/sealed.py.
 #[test]
-fn what_another_library_sealed_is_opened() {
+fn payloads_sealed_by_another_library_are_opened() {
     let theirs = include_str!("jwcrypto.txt").trim();
     let opened = Seal::new(key("2026-11")).decode(Payload::bytes("application/jose", theirs), pay()).unwrap();
     assert_eq!(opened, Payload::json_text("{\"card\":\"4111\"}").unwrap());
 }
 
 #[test]
-fn what_was_changed_or_moved_is_refused() {
+fn changed_or_moved_payloads_are_refused() {
     let seal = Seal::new(key("2026-11"));
     let text = sealed(&seal, Payload::text("x"));
     for (position, part) in text.split('.').enumerate() {
@@ -147,7 +147,7 @@ fn plain_content_passes_unless_only_sealed_is_taken() {
 
 /// 20 MiB of one repeated byte compress to 20 kB.
 #[test]
-fn what_becomes_too_long_is_refused_and_was_never_made() {
+fn payloads_that_would_become_too_long_are_refused_early() {
     let long = Payload::bytes("text/plain", vec![b' '; 20 * 1024 * 1024]);
     let wide = pay().largest(32 * 1024 * 1024);
     for codec in [&Seal::new(key("k")).compress(true) as &dyn Codec, &Gzip::new()] {
@@ -184,7 +184,7 @@ fn a_codec_that_panics_has_failed() {
 }
 
 #[test]
-fn a_key_is_told_what_is_wrong_with_it_and_never_shown() {
+fn an_unusable_key_is_refused_with_a_reason_and_never_shown() {
     for (id, text, says) in [
         ("", KEY, "id"),
         ("a b", KEY, "id"),

@@ -12,12 +12,14 @@ use crate::error::{Error, Result};
 use crate::executor::handler::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan};
 use crate::executor::handler::middleware::{Layer, Middleware};
 use crate::executor::handler::registry::{
-    BlockingHandler, CommandHandler, ContextHandler, Handler, JobHandler, Kind, Registry, States,
+    BlockingHandler, CommandHandler, ContextHandler, Handler, JobHandler, KindHandler, States,
 };
 use crate::executor::handler::single::Single;
-use crate::executor::node::breaker::{Breakers, Check};
-use crate::executor::outcome::failure_policy::FailurePolicy;
-use crate::executor::session::settings::Settings;
+use crate::executor::kinds::breaker::{Breakers, Check};
+use crate::executor::kinds::failure_policy::FailurePolicy;
+use crate::executor::kinds::kind::{Kind, Kinds};
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::run::handlers::Handlers;
 use crate::executor::{Classifier, Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
 use crate::job::{DEFAULT_QUEUE, HandlerResult, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
@@ -273,11 +275,13 @@ impl<S: Store> ExecutorBuilder<S> {
     /// # Errors
     /// When the configuration is invalid, the database can't be reached, or its schema is not the one this build needs.
     pub async fn start(self) -> Result<CommandExecutor<S>> {
-        CommandExecutor::start(self.settings()?).await
+        let messages = self.messages.clone();
+        let (settings, _) = self.settings()?;
+        CommandExecutor::start(settings, messages).await
     }
 
     /// Checks the configuration, and gives the handlers their state.
-    pub(crate) fn settings(self) -> Result<Settings<S>> {
+    pub(crate) fn settings(self) -> Result<(Settings, Arc<Handlers<S>>)> {
         self.config.validate()?;
         let Self {
             messages,
@@ -294,7 +298,7 @@ impl<S: Store> ExecutorBuilder<S> {
         } = self;
         let layers: Arc<[_]> = layers.into();
         failure_policy.conflicts = config.conflict_retries;
-        let mut registry: Registry<S> = HashMap::new();
+        let (mut kinds, mut handlers) = (Kinds::new(), Handlers::default());
         let mut breakers = Breakers::default();
         for Planned { names, options: defaults, make, batch } in planned {
             if let Some(plan) = &batch {
@@ -313,10 +317,13 @@ impl<S: Store> ExecutorBuilder<S> {
             };
             let check = names.iter().find_map(|name| checks.remove(name));
             let breaker = breakers.add(&names[0], check);
-            let kind = Kind { handler: make(&states)?, options, slots, breaker, layers: layers.clone(), batch };
-            let kind = Arc::new(kind);
+            let kind = Arc::new(Kind { options, slots, breaker, is_batched: batch.is_some() });
+            let (messages, layers) = (messages.clone(), layers.clone());
+            let handler =
+                Arc::new(KindHandler { kind: kind.clone(), messages, program: make(&states)?, layers, batch });
             for name in names {
-                if registry.insert(name.clone(), kind.clone()).is_some() {
+                handlers.0.insert(name.clone(), handler.clone());
+                if kinds.insert(name.clone(), kind.clone()).is_some() {
                     return Err(Error::config(format!("two handlers are registered for the kind {name:?}")));
                 }
             }
@@ -340,7 +347,7 @@ impl<S: Store> ExecutorBuilder<S> {
         if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
             return Err(Error::config(format!("the concurrency of queue {name:?} is {n}; use 1 to 1000000")));
         }
-        match (registry.is_empty() && external.is_empty(), idle) {
+        match (kinds.is_empty() && external.is_empty(), idle) {
             (true, false) => {
                 return Err(Error::config(
                     "the executor has no handler, so it would run nothing: register what it is to run (`command`, `handle`), \
@@ -357,12 +364,20 @@ impl<S: Store> ExecutorBuilder<S> {
         let pid = std::process::id();
         let node =
             NodeInfo { name: config.name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease: config.lease };
-        Ok(Settings {
-            call_timeout: messages.shared.call_timeout,
+        let handlers = Arc::new(handlers);
+        let shared = &messages.shared;
+        let settings = Settings {
+            store: shared.jobs.clone(),
+            wakeup: shared.wakeup.clone(),
+            broker: messages.broker().cloned(),
+            codecs: shared.codecs.clone(),
+            job_limits: shared.limits,
+            intake: shared.intake,
+            call_timeout: shared.call_timeout,
             cancel_grace: config.cancel_grace,
             stall_timeout,
-            messages,
-            registry: Arc::new(registry),
+            kinds: Arc::new(kinds),
+            work: handlers.clone(),
             breakers: Arc::new(breakers),
             queues: queues.into_iter().collect(),
             external,
@@ -372,7 +387,8 @@ impl<S: Store> ExecutorBuilder<S> {
             quarantine: NonZeroU32::new(config.quarantine_after),
             counters: Arc::default(),
             grace: Mutex::new(config.grace),
-        })
+        };
+        Ok((settings, handlers))
     }
 }
 

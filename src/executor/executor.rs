@@ -9,11 +9,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::lifecycle::supervise::supervise;
 use crate::executor::maintenance::kinds;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::stats::ExecutorStats;
-use crate::executor::session::settings::Settings;
-use crate::executor::supervisor::supervise::supervise;
+use crate::message::MessageServices;
 use crate::store::Store;
 
 /// A running executor.
@@ -21,7 +22,8 @@ use crate::store::Store;
 /// Dropping it stops it at once: handlers are cancelled and their jobs are released in the background. [`shutdown`](Self::shutdown) stops
 /// it gracefully.
 pub struct CommandExecutor<S: Store = crate::Postgres> {
-    settings: Arc<Settings<S>>,
+    settings: Arc<Settings>,
+    messages: MessageServices<S>,
     stop: CancellationToken,
     current: Arc<Mutex<Arc<InFlight>>>,
     supervisor: Option<JoinHandle<Result<()>>>,
@@ -30,8 +32,8 @@ pub struct CommandExecutor<S: Store = crate::Postgres> {
 }
 
 impl<S: Store> CommandExecutor<S> {
-    pub(crate) async fn start(settings: Settings<S>) -> Result<Self> {
-        crate::store::check_schema(&*settings.messages.shared.jobs).await?;
+    pub(crate) async fn start(settings: Settings, messages: MessageServices<S>) -> Result<Self> {
+        crate::store::check_schema(&*settings.store).await?;
         kinds::check_all(&settings.breakers).await;
         let settings = Arc::new(settings);
         let registered = settings.register().await?;
@@ -45,7 +47,7 @@ impl<S: Store> CommandExecutor<S> {
             let _over = over;
             run.await
         });
-        Ok(Self { settings, stop, current, supervisor: Some(supervisor), ended })
+        Ok(Self { settings, messages, stop, current, supervisor: Some(supervisor), ended })
     }
 
     /// Returns what the executor has done so far.
@@ -104,7 +106,7 @@ impl<S: Store> Drop for CommandExecutor<S> {
 impl<S: Store> fmt::Debug for CommandExecutor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandExecutor")
-            .field("messages", &self.settings.messages)
+            .field("messages", &self.messages)
             .field("has_ended", &self.ended.is_cancelled())
             .finish_non_exhaustive()
     }

@@ -12,17 +12,18 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::executor::ExecutorBuilder;
 use crate::executor::handler::job_context::Engine;
-use crate::executor::handler::registry::{Attempt, Kind};
+use crate::executor::handler::registry::{Attempt, KindHandler};
+use crate::executor::node::Node;
 use crate::executor::node::cancellations::{CancelSignal, Cancellations};
+use crate::executor::node::completion::Completion;
 use crate::executor::node::gathering::Member;
 use crate::executor::node::slots::Slots;
-use crate::executor::outcome::completer::{Completer, Completion};
+use crate::executor::outcome::completer::Completer;
 use crate::executor::outcome::waiting::Waiting;
 use crate::executor::run::batch;
 use crate::executor::run::gather::size;
+use crate::executor::run::handlers::Handlers;
 use crate::executor::run::worker::{self, AttemptEnd};
-use crate::executor::session::node_session::NodeSession;
-use crate::executor::session::settings::Settings;
 use crate::job::{Fence, HandlerResult, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{MessageService, MessageServices};
 use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
@@ -43,7 +44,9 @@ pub(crate) enum AttemptRecord {
 }
 
 pub(crate) struct ManualExecutor<S: Store> {
-    node: Arc<NodeSession<S>>,
+    node: Arc<Node>,
+    messages: MessageServices<S>,
+    handlers: Arc<Handlers<S>>,
     kinds: Vec<String>,
     queues: Vec<String>,
     completer: Completer,
@@ -57,30 +60,31 @@ impl<S: Store> ManualExecutor<S> {
         around: impl Fn(Box<dyn MessageService<S>>) -> M + Send + Sync + 'static,
     ) -> Result<Self> {
         builder.messages = builder.messages.watch(around);
-        let mut settings: Settings<S> = builder.settings()?;
+        let messages = builder.messages.clone();
+        let (mut settings, handlers) = builder.settings()?;
         settings.node.lease = LEASE;
-        crate::store::check_schema(&*settings.messages.shared.jobs).await?;
+        crate::store::check_schema(&*settings.store).await?;
         let (id, _) = settings.register().await?;
         let (completions, inbox) = Completer::channel();
         // Jobs are claimed one at a time, without group runs.
-        let node = NodeSession::new(&settings, id, completions, Vec::new(), &CancellationToken::new());
+        let node = settings.node(id, completions, Vec::new(), &CancellationToken::new());
         let completer = Completer {
             store: node.store.clone(),
             node: id,
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
-            wakeup: node.messages.shared.wakeup.clone(),
-            next: Weak::<NodeSession<S>>::new(),
+            wakeup: node.wakeup.clone(),
+            next: Weak::new(),
             finish: CancellationToken::new(),
             lost: CancellationToken::new(),
         };
         let mut queues: Vec<_> = node.queues.keys().cloned().collect();
         queues.sort();
-        Ok(Self { kinds: node.registry.keys().cloned().collect(), node, queues, completer, inbox })
+        Ok(Self { kinds: node.kinds.keys().cloned().collect(), node, messages, handlers, queues, completer, inbox })
     }
 
     pub(crate) fn messages(&self) -> &MessageServices<S> {
-        &self.node.messages
+        &self.messages
     }
 
     /// Moves due timers to the waiting jobs, and admits jobs that may start. Returns the time until there is more to do: a timer, or a
@@ -103,16 +107,16 @@ impl<S: Store> ManualExecutor<S> {
     pub(crate) async fn step(&mut self, together: bool) -> Result<Vec<(Job, AttemptRecord)>> {
         for queue in self.queues.clone() {
             let Some(first) = self.claim(&queue, &self.able(), 1).await?.pop() else { continue };
-            let kind = self.kind(&first.kind)?;
+            let handler = self.handler(&first.kind)?;
             let mut jobs = vec![first];
-            if let Some(plan) = kind.batch.as_ref().filter(|_| together) {
-                let size = size(&self.node, &kind, plan, &queue);
+            if let Some(plan) = handler.batch.as_ref().filter(|_| together) {
+                let size = size(&self.node, &handler.kind, plan.options, &queue);
                 let same =
-                    |name: &&String| self.node.registry.get(*name).is_some_and(|other| Arc::ptr_eq(other, &kind));
+                    |name: &&String| self.handlers.0.get(*name).is_some_and(|other| Arc::ptr_eq(other, &handler));
                 let names: Vec<_> = self.kinds.iter().filter(same).cloned().collect();
                 jobs.extend(self.claim(&queue, &names, size - 1).await?);
             }
-            return self.run(&queue, kind, jobs).await;
+            return self.run(&queue, handler, jobs).await;
         }
         Ok(Vec::new())
     }
@@ -125,7 +129,7 @@ impl<S: Store> ManualExecutor<S> {
 
     /// Returns the kinds that this node can run.
     fn able(&self) -> Vec<String> {
-        let able = |name: &&String| self.node.registry.get(*name).is_some_and(|kind| !kind.breaker.is_open());
+        let able = |name: &&String| self.node.kinds.get(*name).is_some_and(|kind| !kind.breaker.is_open());
         self.kinds.iter().filter(able).cloned().collect()
     }
 
@@ -140,27 +144,32 @@ impl<S: Store> ManualExecutor<S> {
         Ok(jobs)
     }
 
-    fn kind(&self, name: &str) -> Result<Arc<Kind<S>>> {
-        self.node.registry.get(name).cloned().ok_or_else(|| {
+    fn handler(&self, name: &str) -> Result<Arc<KindHandler<S>>> {
+        self.handlers.0.get(name).cloned().ok_or_else(|| {
             let known = if self.kinds.is_empty() { "none".to_owned() } else { self.kinds.join(", ") };
             Error::config(format!("there is no handler for jobs of kind {name:?}; there are handlers for: {known}"))
         })
     }
 
-    async fn run(&mut self, queue: &str, kind: Arc<Kind<S>>, jobs: Vec<Job>) -> Result<Vec<(Job, AttemptRecord)>> {
+    async fn run(
+        &mut self,
+        queue: &str,
+        handler: Arc<KindHandler<S>>,
+        jobs: Vec<Job>,
+    ) -> Result<Vec<(Job, AttemptRecord)>> {
         let mut members = Vec::with_capacity(jobs.len());
         for job in &jobs {
             members.push((job.clone(), self.slots(queue).await?));
         }
         let refused_before = self.node.counters.snapshot(0).refused;
-        match &kind.batch {
+        match &handler.batch {
             Some(plan) => {
                 let members = members.into_iter().map(|(job, slots)| Member::new(job, slots)).collect();
-                batch::run(self.node.clone(), kind.clone(), plan.clone(), members).await;
+                batch::run(self.node.clone(), handler.clone(), plan.clone(), members).await;
             }
             None => {
                 for (job, slots) in members {
-                    worker::run(self.node.clone(), kind.clone(), job, slots).await;
+                    worker::run(self.node.clone(), handler.clone(), job, slots).await;
                 }
             }
         }
@@ -190,7 +199,7 @@ impl<S: Store> ManualExecutor<S> {
             accepted.extend(self.completer.write(&mut due, &mut waiting).await);
         }
         self.node.in_flight.ended_handlers.flush(&*self.node.store, self.node.id).await?;
-        let codecs = &self.node.messages.shared.codecs;
+        let codecs = &self.node.codecs;
         let each = jobs.into_iter().map(|mut job| {
             // As its handler got it. A job that its handler did not get stays as it is.
             let stored = job.clone();
@@ -221,16 +230,16 @@ impl<S: Store> ManualExecutor<S> {
 
     /// Runs a handler on a job that is stored nowhere, in the caller's context. Nothing is committed.
     pub(crate) async fn handle(&self, context: &mut Context<S>, job: NewJob) -> Result<HandlerResult> {
-        let message = context.hooked(job)?.validate(self.node.messages.shared.limits)?;
-        let kind = self.kind(&message.kind)?;
+        let message = context.hooked(job)?.validate(self.node.job_limits)?;
+        let handler = self.handler(&message.kind)?;
         let queue = self.queues.first().cloned().unwrap_or_default();
         let slots = self.slots(&queue).await?;
         let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());
         let cancellations = Cancellations::default();
         let cancelled = CancelSignal { cancellations: &cancellations, fence: job.fence() };
-        let engine = Engine { messages: &self.node.messages, node: self.node.id };
+        let engine = Engine { messages: &self.messages, node: self.node.id };
         let attempt = Attempt { job: &job, context, engine, cancelled, slots: &slots };
-        Ok(match worker::execute(&kind, attempt).await {
+        Ok(match worker::execute(&handler, attempt).await {
             AttemptEnd::Returned(ended) => ended,
             AttemptEnd::DoneWithout => Ok(Outcome::Done),
             AttemptEnd::TimedOut(limit) => Err(JobError::new(format!("the handler did not finish within {limit:?}"))),

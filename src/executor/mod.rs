@@ -26,21 +26,24 @@ mod builder;
 mod dispatch;
 #[expect(clippy::module_inception, reason = "the executor itself stands beside its parts")]
 mod executor;
+mod groups;
 mod handler;
+mod kinds;
+mod lifecycle;
 mod maintenance;
 pub(crate) mod manual;
 mod node;
 mod outcome;
+mod panic;
 mod run;
-mod session;
-mod supervisor;
 
 pub use self::builder::ExecutorBuilder;
 pub use self::executor::CommandExecutor;
 pub use self::handler::batch::{Batch, BatchOptions, BatchOutcomes};
-pub use self::handler::classifier::Classifier;
-pub use self::handler::command::{Command, DEFAULT_TIMEOUT, KindOptions};
+pub use self::handler::command::Command;
 pub use self::handler::external_queue::ExternalQueue;
 pub use self::handler::job_context::JobContext;
 pub use self::handler::middleware::{Middleware, Next};
+pub use self::kinds::classifier::Classifier;
+pub use self::kinds::options::{DEFAULT_TIMEOUT, KindOptions};
 pub use self::node::stats::ExecutorStats;

@@ -89,27 +89,33 @@ impl Fence {
     }
 }
 
-/// Where a store found the row of a job, so that it need not search a second time. It is only a hint: the row may have moved, or another
-/// row may be there by now, so its user must compare id and token. Only the store that issued it understands it. Comparing two of them
-/// means nothing, so all are equal.
+/// Where a store found the row of a job, so that it need not search a second time, and what the job held then. It is only a hint: the row may
+/// have moved, or another row may be there by now, so its user must compare id and token. Only the store that issued it understands it.
+/// Comparing two of them means nothing, so all are equal.
 #[derive(Clone, Copy, Default)]
-pub struct RowLocation(Option<NonZeroU64>);
+pub struct RowLocation {
+    number: Option<NonZeroU64>,
+    /// The job holds permits by its id alone, and its completion must release them.
+    pub(crate) holds_permits: bool,
+    /// The job asked for a unique key, and its completion must give that back.
+    pub(crate) holds_key: bool,
+}
 
 impl RowLocation {
     /// Creates a location from the store's number; zero means unknown.
     pub fn new(location: u64) -> Self {
-        Self(NonZeroU64::new(location))
+        Self { number: NonZeroU64::new(location), ..Self::default() }
     }
 
     /// Returns the number given to [`new`](Self::new), if it is known.
     pub fn get(self) -> Option<u64> {
-        self.0.map(NonZeroU64::get)
+        self.number.map(NonZeroU64::get)
     }
 }
 
 impl fmt::Debug for RowLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match self.number {
             Some(location) => write!(f, "RowLocation({location:#x})"),
             None => f.write_str("RowLocation(unknown)"),
         }

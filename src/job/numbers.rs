@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_out_counts() {
+    fn numbers_count_with_their_exponents_written_out() {
         let limit = 1000;
         for good in
             ["1e308", "[1e+308,1E-300]", "0.5", "true", r#""1e99999""#, r#"{"1e99999":"\"1e99999"}"#, "1e0000000000001"]

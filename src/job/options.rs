@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_again() {
+    fn stored_options_are_read_again() {
         let options = JobOptions {
             group: Some("order-1".into()),
             ordered: true,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_build_wrote_is_left_alone_and_what_is_broken_is_refused() {
+    fn unknown_options_are_ignored_and_broken_ones_refused() {
         assert!(JobOptions::from_json(r#"{"colour":"red"}"#).unwrap().is_empty());
         for broken in [r#"{"group":7}"#, r#"["g", true]"#, "[]", "null", "5"] {
             let error = JobOptions::from_json(broken).unwrap_err().to_string();

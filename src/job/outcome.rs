@@ -193,7 +193,7 @@ mod tests {
 
     /// Built like `anyhow::Error`, `eyre::Report` and similar types: not an error itself, but convertible into a boxed one.
     #[test]
-    fn what_becomes_a_boxed_error_converts_with_its_causes() {
+    fn boxed_errors_convert_with_their_causes() {
         struct Report(crate::Error);
         impl From<Report> for Box<dyn StdError + Send + Sync> {
             fn from(report: Report) -> Self {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_does_not_come_again() {
+    fn drawn_tokens_do_not_repeat() {
         let nodes: HashSet<i64> = (0..100).map(|_| draw_node()).collect();
         let hand_outs: HashSet<i64> = (0..100).map(|_| HandOutNumber::random().get()).collect();
         assert!(nodes.len() > 98, "of 31 bits two may meet once in 400,000 runs");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_has_another_key() {
+    fn different_jobs_have_different_keys() {
         let jobs = [
             job().unique(Unique::payload()),
             job().unique(Unique::key("a")),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_unique_options_are_refused() {
         for (job, why) in [
             (job().unique(Unique::key("")), "unique key is empty"),
             (job().unique(Unique::fields(["a"])), "JSON pointer"),

@@ -1,11 +1,11 @@
 //! Publishes deliveries of committed rows to the executors, through the broker.
 //!
 //! ```text
-//!  flush:   holds()    selects the messages for the broker; claims from the table pass over their rows for HEAD_START
-//!  commit:  publish()  sends deliveries of up to 32 rows, with pipelined confirms
-//!             acked     an executor claims the rows by id
-//!             refused   (full, no queue, unknown) the rows are unhidden: executors claim them from the table
-//!             lost      nothing is done: the rows become visible when HEAD_START is over
+//!  flush:   select_rows()  selects the messages for the broker; claims from the table pass over their rows for HEAD_START
+//!  commit:  publish()      sends deliveries of up to 32 rows, with pipelined confirms
+//!             acked         an executor claims the rows by id
+//!             refused       (full, no queue, unknown) the rows are unhidden: executors claim them from the table
+//!             lost          nothing is done: the rows become visible when HEAD_START is over
 //! ```
 //!
 //! A delivery is a head start and nothing more. Whatever happens to it, the rows exist, and nothing has to be repaired.

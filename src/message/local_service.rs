@@ -185,7 +185,7 @@ mod tests {
 
     /// An outer service may have caught the error and returned something else.
     #[test]
-    fn what_may_have_been_written_is_never_withdrawn() {
+    fn jobs_that_may_have_been_written_are_never_withdrawn() {
         let withdrawn = Arc::new(AtomicBool::new(false));
         let id = JobId::new();
         let reserved = || {

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_job_to_job_is_left_out() {
+    fn parts_that_differ_from_job_to_job_are_left_out() {
         for (error, normal) in [
             ("order 17 not found", "order # not found"),
             ("order 18 not found", "order # not found"),

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told_and_nothing_else() {
+    fn only_the_differences_are_reported() {
         let id = JobId::new();
         let mine = message("mine", "q", id);
         assert_eq!(Differs::between(&mine, "mine", "q", None), None);

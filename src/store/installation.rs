@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stray_copy_is_told_both_places_and_both_ways() {
+    fn a_stray_copy_is_refused_with_both_places_and_both_remedies() {
         let stray = Installation {
             id: Some("01234567-89ab".to_owned()),
             recorded: Some(place(Some("7"), 16384, "bank")),

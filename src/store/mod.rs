@@ -42,7 +42,6 @@ pub(crate) mod queue_capacity;
 pub(crate) mod reconcile;
 mod rules;
 pub mod schedules;
-#[cfg_attr(not(any(test, feature = "sqlite")), expect(dead_code))]
 pub(crate) mod sections;
 mod settle;
 #[cfg(feature = "sqlite")]

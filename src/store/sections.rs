@@ -3,14 +3,14 @@
 //! The statements of a topic stand in one file, beside the Rust file of the same name. A section begins with the line `-- name: NAME` and ends
 //! before the next one. Comments behind that line say why the statement is shaped so.
 
-/// Returns the section of that name, without its first line. A constant made of a name that the file does not have does not compile.
+/// Returns the section of that name, without its first line and without the blank lines at its end. A constant made of a name that the file does not have does not compile.
 #[track_caller]
 pub(crate) const fn section(file: &'static str, name: &str) -> &'static str {
     let mut rest = file;
     while let Some((text, behind)) = next(rest) {
         let (found, body) = first_line(text);
         if equal(found, name) {
-            return body;
+            return without_blank_end(body);
         }
         rest = behind;
     }
@@ -79,6 +79,15 @@ const fn first_line(text: &'static str) -> (&'static str, &'static str) {
     (text, "")
 }
 
+/// Removes line ends at the end of a text.
+const fn without_blank_end(text: &'static str) -> &'static str {
+    let mut end = text.len();
+    while end > 0 && text.as_bytes()[end - 1] == b'\n' {
+        end -= 1;
+    }
+    text.split_at(end).0
+}
+
 const fn equal(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len() != other.len() {
@@ -105,8 +114,8 @@ mod tests {
 
     #[test]
     fn a_section_ends_before_the_next() {
-        assert_eq!(ONE, "-- Why.\nselect 1;\n\n");
-        assert_eq!(MORE, "select '-- name: x';\n");
+        assert_eq!(ONE, "-- Why.\nselect 1;");
+        assert_eq!(MORE, "select '-- name: x';");
         assert_eq!(names(FILE), ["one", "one_more"]);
     }
 

@@ -78,9 +78,10 @@ pub fn refuse_other_jobs<'a>(pairs: impl IntoIterator<Item = (&'a JobMessage, &'
     refuse(&others.collect::<Vec<_>>())
 }
 
-/// Returns a statement of the PostgreSQL store as it is sent, for tests that check its plan.
-pub fn postgres_statement(sql: &str, schema: &str) -> String {
-    super::postgres::rendered(sql, schema)
+/// Returns the statement of this name of the PostgreSQL store as it is sent by a program that keeps no history. It is empty if there is none.
+pub fn postgres_statement(name: &str, schema: &str) -> String {
+    let all = postgres_statements(schema, crate::config::Keep::Off);
+    all.into_iter().find(|(known, ..)| known == name).map(|(_, sql, _)| sql).unwrap_or_default()
 }
 
 /// Returns all statements of the PostgreSQL store as they are sent, with their names and the types of their parameters.

@@ -46,7 +46,7 @@ async fn faults_a_stalled_network_delays_no_caller_beyond_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn faults_a_cut_connection_redelivers_what_was_not_acked() {
+async fn faults_a_cut_connection_redelivers_unacked_messages() {
     let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let proxy = Proxy::start(place.upstream()).await;

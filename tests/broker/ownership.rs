@@ -55,7 +55,7 @@ async fn refused(broker: &Broker, id: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_comes_second_is_refused_and_told_both_ids() {
+async fn a_second_installation_is_refused_with_both_ids() {
     let Some(site) = TestSite::short() else { return };
     let (first, second) = (site.broker().await, site.broker().await);
     assert_eq!(first.ownership(ONE).await.unwrap(), Ownership::Unmarked);
@@ -212,7 +212,7 @@ async fn a_mark_needs_the_right_to_configure_to_write_and_to_read() {
 
 /// Executors without the right to configure anything can't mark, and are refused all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn executors_without_the_right_to_configure_are_told_apart() {
+async fn executors_without_the_right_to_configure_are_distinguished() {
     if crate::support::amqp_url().is_none() {
         return;
     }

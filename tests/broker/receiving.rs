@@ -6,7 +6,7 @@ use crate::broker::{SOON, TestSite, deliveries, message, messages, receive, wait
 use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn prefetch_bounds_what_is_not_acked() {
+async fn prefetch_bounds_unacked_deliveries() {
     let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
@@ -23,7 +23,7 @@ async fn prefetch_bounds_what_is_not_acked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acks_in_any_order_answer_for_exactly_what_was_named() {
+async fn acks_in_any_order_answer_exactly_the_named_deliveries() {
     let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
@@ -99,7 +99,7 @@ async fn without_the_right_to_declare_a_subscription_waits_for_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_handle_ends_what_it_started() {
+async fn the_last_handle_closes_the_connections() {
     let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;

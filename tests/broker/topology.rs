@@ -13,7 +13,7 @@ fn all(items: &[TopologyItem], state: &TopologyState) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_declares_what_is_missing_and_check_says_how_it_stands() {
+async fn apply_declares_missing_items_and_check_reports_their_state() {
     let Some(place) = TestSite::shared() else { return };
     let broker = place.broker().await;
     let plan = Broker::plan(&place.config(), &queues(), &queues());
@@ -56,7 +56,7 @@ async fn dead_letters_arrive_whatever_their_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_queue_is_named_with_what_to_do() {
+async fn a_missing_queue_is_named_with_its_remedy() {
     let Some(place) = TestSite::shared() else { return };
     let broker = up(&place.config().declare(false)).await;
     let error = testing::ensure(&broker, &deliveries()).await.unwrap_err();

@@ -92,7 +92,7 @@ async fn take_range(store: &Jobs, node: NodeId, limit: usize, range: ScanRange<'
     claimed
 }
 
-pub(crate) async fn from_the_mark_on<T: TestDb>(db: &T) {
+pub(crate) async fn a_claim_continues_from_its_cursor<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all(jobs(6)).await;
     let node = store.node().await;
@@ -168,7 +168,7 @@ pub(crate) async fn up_to_the_mark<T: TestDb>(db: &T) {
     assert_eq!(ids(&take_range(&store, node, 10, ScanRange::All).await), [sent[4]]);
 }
 
-pub(crate) async fn nothing_for_who_is_not_alive<T: TestDb>(db: &T) {
+pub(crate) async fn a_dead_or_unknown_node_claims_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job()).await;
     let dead = store.node().await;
@@ -213,7 +213,7 @@ pub(crate) async fn hands_out_the_whole_job<T: TestDb>(db: &T) {
     assert!(after.claimed_at.unwrap() >= after.created_at);
 }
 
-pub(crate) async fn only_what_waits<T: TestDb>(db: &T) {
+pub(crate) async fn only_waiting_jobs_are_taken<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, dead) = store.running(job()).await;
     assert!(store.settle_one(node, dead.fence(), Verdict::Dead).await);

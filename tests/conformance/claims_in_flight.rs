@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 enum Way {
     Claim,
     Delivered,
-    BornOwned,
+    Preclaimed,
 }
 
 /// Closes a gate: every commit that gives a job to a node waits until the returned lock is released. Its statements have run by then.
@@ -45,7 +45,7 @@ async fn under_way<const POOLED: bool>(
     let store = db.jobs();
     let message = message(job());
     let id = message.id;
-    if !matches!(way, Way::BornOwned) {
+    if !matches!(way, Way::Preclaimed) {
         store.insert(std::slice::from_ref(&message), None).await.unwrap();
     }
     let transactions = db.store();
@@ -55,7 +55,7 @@ async fn under_way<const POOLED: bool>(
             Way::Delivered => {
                 store.claim_delivered(node, claim_number(), &[Fence::new(id, 0)], None).await.unwrap().len()
             }
-            Way::BornOwned => {
+            Way::Preclaimed => {
                 let mut transaction = transactions.begin().await.unwrap();
                 let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
                 let inserted = transaction.insert(&[message], Some(&owned)).await.unwrap();
@@ -105,7 +105,7 @@ pub(crate) async fn a_claim_of_deliveries_keeps_its_dead_node<const POOLED: bool
 }
 
 pub(crate) async fn a_commit_that_hands_over_keeps_its_dead_node<const POOLED: bool>(db: &Pg<POOLED>) {
-    keeps_its_dead_node(db, Way::BornOwned).await;
+    keeps_its_dead_node(db, Way::Preclaimed).await;
 }
 
 /// The job that it takes meanwhile is given back at no attempt, and then nothing is left of the node.
@@ -143,7 +143,7 @@ pub(crate) async fn a_node_retires_after_its_claim_of_deliveries<const POOLED: b
 }
 
 pub(crate) async fn a_node_retires_after_its_commit_that_hands_over<const POOLED: bool>(db: &Pg<POOLED>) {
-    retires_after_it(db, Way::BornOwned).await;
+    retires_after_it(db, Way::Preclaimed).await;
 }
 
 /// The statement begins while the node lives, and locks the node when that is dead and forgotten: its own snapshot still shows it alive.
@@ -176,7 +176,7 @@ pub(crate) async fn a_claim_that_meets_the_death_of_its_node_sees_it<const POOLE
 }
 
 /// A new limit counts running jobs, and so waits for claims in flight; but it waits for a silent one only so long, not until the server ends it.
-pub(crate) async fn a_limit_waits_for_nobody_for_ever<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_limit_does_not_wait_forever<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     let (_, running) = store.running(job()).await;

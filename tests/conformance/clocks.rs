@@ -262,7 +262,7 @@ pub(crate) async fn a_key_is_free_after_its_period<T: SqlDb>(db: &T) {
 }
 
 /// The priority is computed again by the same rule, once it turns out that the job has not waited that long.
-pub(crate) async fn what_was_raised_is_put_back<T: SqlDb>(db: &T) {
+pub(crate) async fn priorities_raised_too_early_are_lowered_again<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for limit in [None, Some(0)] {
         let rule = Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60)).running(limit);
@@ -286,7 +286,7 @@ pub(crate) async fn what_was_raised_is_put_back<T: SqlDb>(db: &T) {
 }
 
 /// A priority that was raised to the maximum is lowered by no more than was added.
-pub(crate) async fn what_is_raised_as_far_as_it_goes<T: SqlDb>(db: &T) {
+pub(crate) async fn a_priority_raised_to_the_maximum_is_lowered_by_what_was_added<T: SqlDb>(db: &T) {
     let store = db.jobs();
     store.put_rule(&Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60))).await.unwrap();
     let old = store.send(job().priority(7)).await;
@@ -299,7 +299,7 @@ pub(crate) async fn what_is_raised_as_far_as_it_goes<T: SqlDb>(db: &T) {
 }
 
 /// Skewed rows are reported by table and column: how many, and how far ahead.
-pub(crate) async fn what_lies_ahead_is_told<T: SqlDb>(db: &T) {
+pub(crate) async fn timestamps_ahead_of_the_clock_are_reported<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.send_all(jobs(3)).await;

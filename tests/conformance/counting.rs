@@ -10,12 +10,12 @@ use jobwright::store::{JobState, Rule, Scope, ShareBy};
 use jobwright::{ClaimNumber, NewJob, NodeId};
 
 pub(crate) use self::handed_over::{
-    a_change_left_half_done_is_finished, what_runs_counts_as_soon_as_its_limit_is_put,
-    what_runs_counts_while_another_rule_is_put,
+    a_change_left_half_done_is_finished, running_jobs_count_as_soon_as_their_limit_is_set,
+    running_jobs_count_while_another_rule_is_set,
 };
 pub(crate) use self::rules::{
-    not_under_the_rule_of_all_kinds, other_rules_count_what_runs, rules_that_come_and_go,
-    what_ran_before_is_found_after_a_claim_that_counted,
+    earlier_running_jobs_are_found_after_a_counting_claim, not_under_the_rule_of_all_kinds,
+    other_rules_count_running_jobs, rules_that_come_and_go,
 };
 use crate::conformance::groups::sound;
 use crate::support::jobs::{claim_number, ids, job, jobs};
@@ -117,7 +117,7 @@ pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) 
 }
 
 /// A claim that does not count leaves limited jobs alone, and one that counts leaves alone the jobs under other limits.
-pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_claim_takes_only_jobs_under_limits_that_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     of_kind(&store, 5).await;
@@ -184,7 +184,7 @@ pub(crate) async fn a_late_claim_takes_nothing<const POOLED: bool>(db: &Pg<POOLE
 }
 
 /// Another process is frozen during an admission pass. A claim that counts takes nothing, reports that, and does not wait.
-pub(crate) async fn somebody_holds_a_limit<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_claim_does_not_wait_for_a_locked_limit<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     of_kind(&store, 3).await;
@@ -233,7 +233,7 @@ pub(crate) async fn a_claim_for_nothing_tells<const POOLED: bool>(db: &Pg<POOLED
 }
 
 /// The jobs of a dead node count until the last one is released: its handler's commit may still lock a row.
-pub(crate) async fn what_the_dead_ran_counts_until_it_is_released<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn jobs_of_a_dead_node_count_until_they_are_released<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let (dead, living) = (store.node().await, store.node().await);
     of_kind(&store, 2).await;
@@ -253,7 +253,7 @@ pub(crate) async fn what_the_dead_ran_counts_until_it_is_released<const POOLED: 
 }
 
 /// A rate limits starts, and each start is counted when it happens.
-pub(crate) async fn a_rate_counts_what_starts<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_rate_counts_starts<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     rule(&store, Rule::new(Scope::Queue, "default").rate(5, Duration::from_secs(3600))).await;
@@ -298,7 +298,7 @@ pub(crate) async fn others_are_blocked<const POOLED: bool>(db: &Pg<POOLED>) {
 }
 
 /// A node that wants none leaves all to the blocked jobs. One that may take the last permit reports that the blocked jobs got nothing.
-pub(crate) async fn what_is_left_is_theirs<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn unclaimed_permits_go_to_blocked_jobs<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     of_kind(&store, 1).await;
@@ -323,7 +323,7 @@ pub(crate) async fn what_is_left_is_theirs<const POOLED: bool>(db: &Pg<POOLED>) 
 }
 
 /// When there are not enough, each node with demand gets the same.
-pub(crate) async fn nobody_keeps_all<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn nodes_with_demand_share_a_limit_equally<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let (one, other) = (store.node().await, store.node().await);
     of_kind(&store, 6).await;

@@ -85,7 +85,7 @@ pub(crate) async fn found_by_when_they_died_and_were_sent<T: TestDb>(db: &T) {
     assert_eq!(store.count(JobState::Waiting).await, 2);
 }
 
-pub(crate) async fn grouped_by_what_they_died_of<T: TestDb>(db: &T) {
+pub(crate) async fn dead_letters_are_grouped_by_error<T: TestDb>(db: &T) {
     let store = db.jobs();
     for order in 17..20 {
         dies(&store, job(), &format!("order {order} not found\nat line {order}")).await;

@@ -14,7 +14,7 @@ fn fresh(ids: &[JobId]) -> Vec<Fence> {
     ids.iter().map(|id| Fence::new(*id, 0)).collect()
 }
 
-pub(crate) async fn what_it_names_is_taken<T: TestDb>(db: &T) {
+pub(crate) async fn a_delivery_claims_the_rows_it_names<T: TestDb>(db: &T) {
     let store = db.jobs();
     let mut sent = store.send_all([job(), job().queue("b").priority(4).header("tenant", "acme"), job()]).await;
     let node = store.node().await;
@@ -87,7 +87,7 @@ pub(crate) async fn only_by_the_living<T: TestDb>(db: &T) {
     assert_eq!(store.detail(sent).await.version, 0);
 }
 
-pub(crate) async fn only_what_waits<T: TestDb>(db: &T) {
+pub(crate) async fn only_waiting_jobs_are_taken<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, running) = store.running(job()).await;
     let timer = store.send(job().delay(LATER)).await;

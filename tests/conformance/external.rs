@@ -60,7 +60,7 @@ pub(crate) async fn handed_out_with_everything<T: TestDb>(db: &T) {
     assert_eq!(store.take(node, 10).await.len(), 0, "nobody else gets it");
 }
 
-pub(crate) async fn best_first_and_no_more_than_asked<T: TestDb>(db: &T) {
+pub(crate) async fn the_best_jobs_are_handed_out_up_to_the_limit<T: TestDb>(db: &T) {
     let store = db.jobs();
     let mut sent = store.send_all(jobs(3)).await;
     sent.insert(0, store.send(job().priority(1)).await);
@@ -70,7 +70,7 @@ pub(crate) async fn best_first_and_no_more_than_asked<T: TestDb>(db: &T) {
     assert_eq!(ids(&hand_out(&store, 100, LATER).await), sent[3..]);
 }
 
-pub(crate) async fn only_what_waits<T: TestDb>(db: &T) {
+pub(crate) async fn only_waiting_jobs_are_taken<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.running(job()).await;
     store.send(job().delay(LATER)).await;
@@ -144,7 +144,7 @@ pub(crate) async fn a_reply_of_bytes<T: TestDb>(db: &T) {
     assert_eq!((&replies[0].payload, replies[0].headers["replyTo"].as_str()), (&result, "b"));
 }
 
-pub(crate) async fn nobody_asked_no_reply<T: TestDb>(db: &T) {
+pub(crate) async fn without_a_reply_address_no_reply_is_sent<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job().header("correlationId", "alone")).await;
     let result = Payload::json(&1).unwrap();
@@ -289,7 +289,7 @@ pub(crate) async fn an_extended_lease_holds<T: TestDb>(db: &T) {
 }
 
 /// Its report is judged by the policies of the job, its kind and its queue. What is asked needs no right on the jobs of other states.
-pub(crate) async fn what_a_report_is_judged_by<T: TestDb>(db: &T) {
+pub(crate) async fn a_report_is_judged_by_the_job_that_was_handed_out<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job().priority(-3).max_attempts(7).header("tenant", "acme")).await;
     let (shown, asked) = (store.detail(out.id).await, store.handed_out(out.fence()).await.unwrap().unwrap());

@@ -25,7 +25,7 @@ pub(crate) async fn of_an_id_that_is_used_again<T: TestDb>(db: &T) {
     assert_eq!(store.complete(node, &[second.fence()]).await.unwrap(), [id]);
 }
 
-pub(crate) async fn of_an_id_that_is_born_owned_again<T: TestDb>(db: &T) {
+pub(crate) async fn a_stale_fence_of_a_preclaimed_id_that_was_sent_again_is_refused<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let id = JobId::new();

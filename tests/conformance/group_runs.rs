@@ -128,7 +128,7 @@ pub(crate) async fn only_fresh_ones_are_in_a_run<const POOLED: bool>(db: &Pg<POO
 }
 
 /// A job of a group run can fail, be given back or be cancelled like any other; its node holds the group until it releases the lease.
-pub(crate) async fn what_was_handed_on_is_like_any_other<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_job_claimed_next_is_like_any_claimed_job<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     for verdict in [Verdict::Retry(Duration::ZERO), Verdict::Release, Verdict::Cancel, Verdict::Dead] {
@@ -170,7 +170,7 @@ pub(crate) async fn a_cancelled_one_keeps_the_group<const POOLED: bool>(db: &Pg<
 }
 
 /// In these cases the group becomes free and an admission pass decides.
-pub(crate) async fn not_what_another_has_to_judge<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn jobs_that_need_admission_are_not_claimed_next<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     for other in [job().exclusive("g").queue("elsewhere"), NewJob::json("other", &1).exclusive("g")] {
@@ -201,7 +201,7 @@ pub(crate) async fn not_what_another_has_to_judge<const POOLED: bool>(db: &Pg<PO
 }
 
 /// Under a limit that is set meanwhile, the running job counts, and those that wait in the group run do not.
-pub(crate) async fn a_new_limit_counts_who_runs<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_new_limit_counts_only_the_running_job_of_a_group_run<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     let (first, _) = begun(&store, node, several(3)).await;
@@ -216,7 +216,7 @@ pub(crate) async fn a_new_limit_counts_who_runs<const POOLED: bool>(db: &Pg<POOL
 }
 
 /// The next job's row may be locked by another transaction, and nothing waits for it.
-pub(crate) async fn not_what_somebody_holds<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_locked_next_job_is_not_waited_for<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     let (first, others) = begun(&store, node, several(3)).await;
@@ -232,7 +232,7 @@ pub(crate) async fn not_what_somebody_holds<const POOLED: bool>(db: &Pg<POOLED>)
 }
 
 /// A refused outcome claims nothing next, and neither does a node that was declared dead.
-pub(crate) async fn not_to_who_has_lost_it<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_refused_outcome_claims_no_next_job<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     let (first, others) = begun(&store, node, several(1)).await;

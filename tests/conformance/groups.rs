@@ -199,7 +199,7 @@ pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
 }
 
 /// Jobs complete in one batch, and their groups become free together.
-pub(crate) async fn a_batch_frees_what_it_ended_and_no_more<T: TestDb>(db: &T) {
+pub(crate) async fn a_batch_releases_only_the_permits_of_the_jobs_it_ended<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.send_all((0..8).map(|n| job().exclusive(format!("g{}", n % 4)))).await;
@@ -231,7 +231,7 @@ pub(crate) async fn a_batch_frees_what_it_ended_and_no_more<T: TestDb>(db: &T) {
 }
 
 /// An old handler ends late. Its id was sent again meanwhile, and the new job holds a group without being claimed.
-pub(crate) async fn a_late_end_frees_nothing_of_who_has_its_id_now<T: TestDb>(db: &T) {
+pub(crate) async fn a_late_outcome_releases_no_permit_of_a_new_job_with_its_id<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let id = store.send(job().exclusive("g")).await;

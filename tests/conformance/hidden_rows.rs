@@ -73,7 +73,7 @@ pub(crate) async fn unhide_ends_it<T: TestDb>(db: &T) {
     assert_eq!(store.unhide(&[]).await.unwrap(), [""; 0]);
 }
 
-pub(crate) async fn unhold_names_queues_once<T: TestDb>(db: &T) {
+pub(crate) async fn unhide_returns_each_queue_once<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent =
         send(&store, &[held(job().queue("a")), held(job().queue("b")), held(job().queue("a")), message(job())]).await;
@@ -82,7 +82,7 @@ pub(crate) async fn unhold_names_queues_once<T: TestDb>(db: &T) {
     assert_eq!(queues, ["a", "b"]);
 }
 
-pub(crate) async fn born_owned_is_not_held<T: TestDb>(db: &T) {
+pub(crate) async fn preclaimed_rows_are_not_hidden<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let messages = [held(job()), held(job())];
@@ -94,7 +94,7 @@ pub(crate) async fn born_owned_is_not_held<T: TestDb>(db: &T) {
     assert_eq!(ids(&store.take(node, 10).await), [messages[0].id]);
 }
 
-pub(crate) async fn what_is_due_later_is_not_held<T: TestDb>(db: &T) {
+pub(crate) async fn timers_are_not_hidden<T: TestDb>(db: &T) {
     let store = db.jobs();
     let later = held(job().delay(Duration::from_millis(50)));
     let sent = send(&store, &[later]).await;

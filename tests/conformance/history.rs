@@ -200,7 +200,7 @@ pub(crate) async fn a_batch_is_remembered_one_by_one<T: SqlDb>(db: &T) {
     }
 }
 
-pub(crate) async fn found_by_what_is_known_of_them<T: SqlDb>(db: &T) {
+pub(crate) async fn history_is_found_by_each_filter<T: SqlDb>(db: &T) {
     let store = open(db, Keep::All).await;
     let node = store.node().await;
     let mut ids = Vec::new();

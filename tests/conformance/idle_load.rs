@@ -12,7 +12,7 @@ use crate::support::jobs::job;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// When nothing is due soon, an idle node makes no other requests.
-pub(crate) async fn what_is_far_away_is_not_said<T: TestDb>(db: &T) {
+pub(crate) async fn distant_maintenance_is_not_reported_as_due<T: TestDb>(db: &T) {
     let store = db.jobs();
     let nothing = MaintenanceDue {
         timers: false,

@@ -151,7 +151,7 @@ pub(crate) async fn an_ordered_job_keeps_its_group<T: TestDb>(db: &T) {
 }
 
 /// A job with a permit of one queue's limit is moved to another queue: it returns the permit, and needs one there.
-pub(crate) async fn a_change_of_the_queue_is_admitted_anew<T: TestDb>(db: &T) {
+pub(crate) async fn a_job_moved_to_another_queue_passes_admission_again<T: TestDb>(db: &T) {
     let store = db.jobs();
     for queue in ["a", "b"] {
         store.put_rule(&Rule::new(Scope::Queue, queue).running(1)).await.unwrap();
@@ -266,7 +266,7 @@ pub(crate) async fn more_than_one_transaction_takes<T: TestDb>(db: &T) {
     assert!(audit.iter().all(|entry| entry.counts.as_object().unwrap().values().all(|count| count == 12_000)));
 }
 
-pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
+pub(crate) async fn the_audit_names_operator_and_action<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(NewJob::json("mail", &1).tenant("acme")).await;
     let ann = OperatorOptions { dry_run: false, by: Some("ann") };
@@ -297,7 +297,7 @@ pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
     assert_eq!(store.audit(&before, 10).await.unwrap(), std::slice::from_ref(resumed));
 }
 
-pub(crate) async fn the_audit_says_who_changed_schedules<T: TestDb>(db: &T) {
+pub(crate) async fn the_audit_names_the_operator_who_changed_a_schedule<T: TestDb>(db: &T) {
     let store = db.jobs();
     let jobs = &*store.0;
     let spec = |payload: i32| {

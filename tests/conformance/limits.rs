@@ -14,7 +14,7 @@ use crate::support::jobs::{LATER, claim_number, fences, hand_out_number, ids, jo
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// For each scope of a limit: two jobs run, the others wait, and one that ends frees a permit for the next.
-pub(crate) async fn no_more_than_the_limit<T: TestDb>(db: &T) {
+pub(crate) async fn a_limit_bounds_running_jobs<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     for (scope, name) in [
@@ -109,7 +109,7 @@ pub(crate) async fn a_pause_of_all_is_one_of_all<T: TestDb>(db: &T) {
 }
 
 /// Running jobs count under a new limit, however they were started.
-pub(crate) async fn a_new_limit_counts_what_runs<T: TestDb>(db: &T) {
+pub(crate) async fn a_new_limit_counts_running_jobs<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.send_all(jobs(2)).await;
@@ -129,7 +129,7 @@ pub(crate) async fn a_new_limit_counts_what_runs<T: TestDb>(db: &T) {
 }
 
 /// No more jobs start than the rate allows, and the rest start when their time has come.
-pub(crate) async fn no_more_starts_than_the_rate<T: TestDb>(db: &T) {
+pub(crate) async fn a_rate_bounds_starts<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.put_rule(&Rule::new(Scope::Queue, "default").rate(3, DAY)).await.unwrap();
@@ -204,7 +204,7 @@ pub(crate) async fn shares_by_weight<T: TestDb>(db: &T) {
 }
 
 /// A job that has waited long goes before younger ones of a higher priority, whether it waits or is blocked on its queue's limit.
-pub(crate) async fn what_waits_long_is_raised<T: TestDb>(db: &T) {
+pub(crate) async fn long_waiting_jobs_gain_priority<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     for limit in [None, Some(1)] {

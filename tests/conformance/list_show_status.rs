@@ -191,7 +191,7 @@ pub(crate) async fn looking_changes_nothing<T: TestDb>(db: &T) {
     assert_eq!(format!("{:?}", store.all().await), before);
 }
 
-pub(crate) async fn says_what_it_is<T: TestDb>(db: &T) {
+pub(crate) async fn a_store_describes_itself_in_one_line<T: TestDb>(db: &T) {
     let text = db.jobs().describe();
     assert!(!text.is_empty());
     assert!(!text.contains('\n'), "one line: {text:?}");

@@ -173,7 +173,7 @@ pub(crate) async fn first_sends_of_an_id_meet<const POOLED: bool>(db: &Pg<POOLED
 }
 
 /// Third-party SQL may put an id into two tables. That must block nothing: neither the job's own outcomes, nor others in the same batch.
-pub(crate) async fn an_id_in_two_tables_stops_nobody<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn an_id_in_two_tables_blocks_nothing<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let copy = async |table: &str| {
         let (column, value) =

@@ -24,7 +24,7 @@ pub(crate) async fn hand_out(store: &Jobs, lease: Duration) {
 }
 
 /// A store may report maintenance that is not due, but must not miss any that is.
-pub(crate) async fn what_is_due_is_said<T: TestDb>(db: &T) {
+pub(crate) async fn due_maintenance_is_reported<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send(job().delay(SOON)).await;
     assert!(due(&store).await.timers);

@@ -57,7 +57,7 @@ pub(crate) async fn missed_and_all_made_up_for<T: TestDb>(db: &T) {
     assert_eq!(read(&store, "s").await.next_at, put.next_at);
 }
 
-pub(crate) async fn one_that_catches_up_keeps_nobody_waiting<T: TestDb>(db: &T) {
+pub(crate) async fn a_schedule_that_catches_up_does_not_delay_others<T: TestDb>(db: &T) {
     let store = db.jobs();
     daily(&store, "behind", |new| new.misfire(Misfire::All)).await;
     daily(&store, "just due", |new| new).await;
@@ -148,7 +148,7 @@ pub(crate) async fn overlap_is_allowed<T: TestDb>(db: &T) {
     assert_eq!(store.count(JobState::Waiting).await, 3);
 }
 
-pub(crate) async fn what_is_left_out_does_not_count<T: TestDb>(db: &T) {
+pub(crate) async fn skipped_occurrences_do_not_count<T: TestDb>(db: &T) {
     let store = db.jobs();
     daily(&store, "s", |new| new.overlap(Overlap::Forbid).times(2)).await;
     assert_eq!(fire_since(db, "s", 1).await.jobs, 1);

@@ -112,14 +112,14 @@ conformance! {
             one_queue_only
             only_given_kinds
             other_kinds_are_not_in_the_way
-            from_the_mark_on
+            a_claim_continues_from_its_cursor
             up_to_the_mark
             the_mark_knows_priorities
             from_the_marks_of_several_ranks
-            nothing_for_who_is_not_alive
+            a_dead_or_unknown_node_claims_nothing
             gives_a_token_and_raises_the_attempt
             hands_out_the_whole_job
-            only_what_waits
+            only_waiting_jobs_are_taken
         }
         concurrency {
             claimers_share_without_overlap
@@ -135,18 +135,18 @@ conformance! {
         dead_letters {
             found_by_their_newest_error
             found_by_when_they_died_and_were_sent
-            grouped_by_what_they_died_of
+            dead_letters_are_grouped_by_error
             run_again_some_at_a_time
             run_again_one_after_the_other
             a_thousand_over_a_while
         }
         delivered {
-            what_it_names_is_taken
+            a_delivery_claims_the_rows_it_names
             hidden_or_not
             only_in_the_version_it_names
             only_given_kinds
             only_by_the_living
-            only_what_waits
+            only_waiting_jobs_are_taken
             the_same_row_twice_in_a_batch
             old_and_new_deliveries_in_a_batch
             two_nodes_share_without_overlap
@@ -155,14 +155,14 @@ conformance! {
         }
         external {
             handed_out_with_everything
-            best_first_and_no_more_than_asked
-            only_what_waits
+            the_best_jobs_are_handed_out_up_to_the_limit
+            only_waiting_jobs_are_taken
             taken_back_at_no_cost
             done_is_gone
             a_reply_is_left
             a_reply_without_a_result
             a_reply_of_bytes
-            nobody_asked_no_reply
+            without_a_reply_address_no_reply_is_sent
             only_the_current_hand_out_counts
             each_verdict
             an_error_names_no_node
@@ -172,7 +172,7 @@ conformance! {
             leases_run_out_in_batches
             an_extended_lease_holds
             an_extension_without_a_length
-            what_a_report_is_judged_by
+            a_report_is_judged_by_the_job_that_was_handed_out
             a_very_long_lease
             cancel_refuses_the_report
             its_id_is_taken
@@ -203,7 +203,7 @@ conformance! {
         }
         fencing_tokens {
             of_an_id_that_is_used_again
-            of_an_id_that_is_born_owned_again
+            a_stale_fence_of_a_preclaimed_id_that_was_sent_again_is_refused
             of_a_row_that_was_put_back
             of_a_job_that_is_handed_out_again
             a_long_one_does_not_stay_with_the_row
@@ -231,9 +231,9 @@ conformance! {
             a_full_look_finds_it
             until_the_hold_runs_out
             unhide_ends_it
-            unhold_names_queues_once
-            born_owned_is_not_held
-            what_is_due_later_is_not_held
+            unhide_returns_each_queue_once
+            preclaimed_rows_are_not_hidden
+            timers_are_not_hidden
             in_batches_of_all_kinds
             released_is_not_held
             a_hold_hides_nothing_from_people
@@ -262,20 +262,20 @@ conformance! {
             several_dead_nodes
             the_record_stays_bounded
             a_killer_is_quarantined
-            a_requeued_killer_is_counted_anew
+            a_retried_job_starts_with_no_deaths
             the_last_death_is_the_reason
-            what_it_settled_is_not_lost
+            jobs_settled_before_a_death_are_not_lost
         }
         suspects {
             no_other_claim_takes_them
             only_of_the_queues_and_kinds_that_are_asked_for
             deaths_in_company_prove_nothing
             earlier_proofs_make_none_of_a_death_in_company
-            who_dies_alone_is_quarantined
-            a_retry_begins_anew
+            a_job_whose_process_dies_while_it_runs_alone_is_quarantined
+            a_retried_suspect_is_no_suspect
             an_end_of_the_attempt_clears_it
             given_back_it_is_a_suspect_again
-            nobody_suspects_what_is_given_back
+            released_jobs_are_no_suspects
             without_quarantine_there_are_none
             acquitted
             messages_of_a_dead_relay_are_none
@@ -285,26 +285,26 @@ conformance! {
             a_little_late_is_not_missed
             missed_and_made_up_for_once
             missed_and_all_made_up_for
-            one_that_catches_up_keeps_nobody_waiting
+            a_schedule_that_catches_up_does_not_delay_others
             an_end
             a_number_of_times
             a_number_of_repetitions
             no_overlap_while_the_job_is_alive
             overlap_is_allowed
-            what_is_left_out_does_not_count
+            skipped_occurrences_do_not_count
             a_failure_changes_nothing
         }
         nodes {
             each_start_is_a_new_node
-            status_tells_who_is_there
+            status_lists_the_nodes
             a_heartbeat_renews_the_lease
             a_late_heartbeat_renews_too
-            no_clock_says_who_lives
-            nobody_revives_the_dead
+            node_death_does_not_depend_on_a_clock
+            a_dead_node_is_not_revived
             only_the_silent_are_declared
             an_expired_node_loses_its_jobs
             retired_is_gone
-            retired_with_jobs_in_hand
+            a_retiring_node_gives_back_the_jobs_it_owns
             retired_beside_others
             expired_but_not_yet_released
             the_broker_is_shown
@@ -320,13 +320,13 @@ conformance! {
             status_finds_overdue_timers
             the_oldest_waiting_grows
             looking_changes_nothing
-            says_what_it_is
+            a_store_describes_itself_in_one_line
         }
         preclaimed {
             by_a_live_node
             is_finished_like_any_claim
             by_a_dead_node_waits
-            only_what_is_due
+            only_due_jobs_are_preclaimed
             nothing_asked_nothing_owned
             beside_ids_that_exist
             many
@@ -370,7 +370,7 @@ conformance! {
             unknown_names
         }
         schema {
-            says_what_is_missing
+            missing_parts_are_named
             twice_is_once
             ten_at_once
         }
@@ -384,11 +384,11 @@ conformance! {
             delayed_jobs_keep_their_place
             new_jobs_are_untouched
             the_flush_is_dated
-            what_is_due_waits
-            what_is_due_later_is_a_timer
+            a_due_job_waits
+            a_job_due_later_is_a_timer
             all_or_nothing
             names_may_be_long_and_foreign
-            each_of_a_batch_keeps_what_is_its_own
+            each_job_of_a_batch_keeps_its_own_values
         }
         settling {
             retry_goes_round_with_everything
@@ -411,8 +411,8 @@ conformance! {
             delete
             a_dead_letter_starts_again
             a_timer_keeps_its_attempts
-            only_what_matches
-            retry_only_what_matches
+            only_matching_jobs_are_affected
+            retry_affects_only_matching_jobs
             cancel_of_a_running_job
             delete_leaves_the_running
             thousands
@@ -484,7 +484,7 @@ conformance! {
             ids_of_nodes
         }
         maintenance {
-            what_is_due_is_said
+            due_maintenance_is_reported
         }
         clocks {
             all_is_well_with_a_right_clock
@@ -499,9 +499,9 @@ conformance! {
             a_timer_that_was_asked_for_stays
             a_hold_ends
             a_key_is_free_after_its_period
-            what_was_raised_is_put_back
-            what_is_raised_as_far_as_it_goes
-            what_lies_ahead_is_told
+            priorities_raised_too_early_are_lowered_again
+            a_priority_raised_to_the_maximum_is_lowered_by_what_was_added
+            timestamps_ahead_of_the_clock_are_reported
         }
         doctor_checks {
             jobs_blocked_without_a_rule_are_a_fault
@@ -524,8 +524,8 @@ conformance! {
             a_limit_waits_for_the_handler
             all_that_it_held_waits
             the_same_id_waits_too
-            only_who_ran_it_says_so
-            what_does_not_run_holds_nothing
+            only_the_node_that_ran_a_cancelled_job_reports_its_end
+            a_cancelled_job_that_did_not_run_holds_nothing
             a_retired_node_frees_it
             a_dead_node_frees_it
             a_job_of_a_dead_node_holds_nothing
@@ -535,11 +535,11 @@ conformance! {
             all_at_the_same_time
         }
         suspects_under_rules {
-            nobody_suspects_what_a_person_took_away
+            jobs_of_an_evicted_node_are_no_suspects
             one_of_a_group_keeps_it
             a_pause_holds_them_too
             an_operator_may_have_it
-            one_that_needs_permits_is_told
+            a_suspect_that_needs_permits_is_reported_as_such
             only_those_that_may_start_are_found
             a_new_limit_counts_them
         }
@@ -554,21 +554,21 @@ conformance! {
             a_dead_owner_does_not_free_the_group
             external_workers_hold_groups
             every_verdict_conserves_permits
-            a_batch_frees_what_it_ended_and_no_more
-            a_late_end_frees_nothing_of_who_has_its_id_now
+            a_batch_releases_only_the_permits_of_the_jobs_it_ended
+            a_late_outcome_releases_no_permit_of_a_new_job_with_its_id
         }
         limits {
-            no_more_than_the_limit
+            a_limit_bounds_running_jobs
             others_pass
             each_by_itself
             a_pause_of_all_is_one_of_all
-            a_new_limit_counts_what_runs
-            no_more_starts_than_the_rate
+            a_new_limit_counts_running_jobs
+            a_rate_bounds_starts
             paused
             shares_by_weight
             rules_are_kept
             changes_of_a_rule_do_not_undo_each_other
-            what_waits_long_is_raised
+            long_waiting_jobs_gain_priority
             an_admitted_job_is_not_held_for_its_delivery
         }
         unreadable_rules {
@@ -577,18 +577,18 @@ conformance! {
         }
         rates {
             starts_close_to_each_other_are_counted_as_one
-            what_is_counted_as_one_breaks_no_rate
-            what_is_counted_as_one_does_not_grow_for_ever
-            what_no_rate_reaches_back_to_is_forgotten
+            starts_counted_together_keep_the_rate
+            starts_counted_together_are_bounded
+            starts_older_than_their_rates_period_are_removed
         }
         overlaps {
             no_overlap_while_the_job_is_blocked
         }
         time_to_live {
             nothing_expires_without_a_time_to_live
-            what_waits_expires
+            a_waiting_job_expires
             next_is_the_soonest_and_now_when_there_is_more
-            what_runs_goes_on
+            a_running_job_outlives_its_time_to_live
             requeued_it_lives_as_long_again
             an_expired_job_frees_its_group
             lookers_share_without_overlap
@@ -596,11 +596,11 @@ conformance! {
         uniques {
             one_of_a_key_until_it_is_gone
             submitted
-            what_is_compared
+            key_kind_queue_and_payload_are_compared
             while_it_waits
             for_a_period
             replace
-            what_is_set_aside_is_kept
+            a_suspended_job_is_not_replaced
             reject
             in_bulk
             rolled_back_it_holds_nothing
@@ -612,11 +612,11 @@ conformance! {
         unique_key_release {
             a_batch_gives_its_keys_back
             beside_others_that_hold_something
-            what_it_did_not_end_keeps_its_key
+            keys_of_jobs_that_a_node_did_not_end_stay
             not_the_key_that_another_has_by_now
             a_period_goes_on
-            a_late_end_frees_no_key_of_who_has_its_id_now
-            what_goes_on_keeps_its_key
+            a_late_outcome_releases_no_key_of_a_new_job_with_its_id
+            jobs_that_have_not_ended_keep_their_keys
             ended_by_transactions
         }
         queue_capacity {
@@ -624,7 +624,7 @@ conformance! {
             each_queue_by_itself
         }
         refused_nodes {
-            who_may_not_claim_is_told
+            a_node_that_may_not_claim_gets_an_error
         }
         foreign_migrations {
             a_newer_schema_is_refused
@@ -643,7 +643,7 @@ conformance! {
             a_refused_outcome_is_not_remembered
             a_rolled_back_end_is_not_remembered
             a_batch_is_remembered_one_by_one
-            found_by_what_is_known_of_them
+            history_is_found_by_each_filter
             forgotten_when_old
             old_dead_letters_go
             an_old_dead_letter_frees_its_group
@@ -658,14 +658,14 @@ conformance! {
             change_in_every_state
             there_and_back
             an_ordered_job_keeps_its_group
-            a_change_of_the_queue_is_admitted_anew
+            a_job_moved_to_another_queue_passes_admission_again
             a_delivery_to_the_old_queue_is_out_of_date
             a_unique_job_stays_unique
             chosen_by_their_options
             nonsense_is_refused
             more_than_one_transaction_takes
-            the_audit_says_who_did_what
-            the_audit_says_who_changed_schedules
+            the_audit_names_operator_and_action
+            the_audit_names_the_operator_who_changed_a_schedule
             a_long_backfill_is_one_entry
             a_node_learns_which_of_its_jobs_are_gone
             an_evicted_node_loses_its_jobs
@@ -680,36 +680,36 @@ conformance! {
         counting {
             so_many_over_all_nodes
             whether_any_waits
-            only_what_it_counts
+            a_claim_takes_only_jobs_under_limits_that_it_counts
             not_under_the_rule_of_all_kinds
             two_limits_at_once
             a_late_claim_takes_nothing
-            somebody_holds_a_limit
+            a_claim_does_not_wait_for_a_locked_limit
             numbers_that_go_round
-            what_ran_before_is_found_after_a_claim_that_counted
+            earlier_running_jobs_are_found_after_a_counting_claim
             a_claim_for_nothing_tells
-            other_rules_count_what_runs
-            what_the_dead_ran_counts_until_it_is_released
-            a_rate_counts_what_starts
+            other_rules_count_running_jobs
+            jobs_of_a_dead_node_count_until_they_are_released
+            a_rate_counts_starts
             others_are_blocked
-            what_is_left_is_theirs
-            nobody_keeps_all
+            unclaimed_permits_go_to_blocked_jobs
+            nodes_with_demand_share_a_limit_equally
             rules_that_come_and_go
-            what_runs_counts_while_another_rule_is_put
+            running_jobs_count_while_another_rule_is_set
             a_change_left_half_done_is_finished
-            what_runs_counts_as_soon_as_its_limit_is_put
+            running_jobs_count_as_soon_as_their_limit_is_set
             many_claims_at_once
         }
         group_runs {
             one_after_the_other
             several_at_once
             only_fresh_ones_are_in_a_run
-            what_was_handed_on_is_like_any_other
+            a_job_claimed_next_is_like_any_claimed_job
             a_cancelled_one_keeps_the_group
-            not_what_another_has_to_judge
-            a_new_limit_counts_who_runs
-            not_what_somebody_holds
-            not_to_who_has_lost_it
+            jobs_that_need_admission_are_not_claimed_next
+            a_new_limit_counts_only_the_running_job_of_a_group_run
+            a_locked_next_job_is_not_waited_for
+            a_refused_outcome_claims_no_next_job
             a_lease_is_of_one_node
             unheard_it_is_given_back
             a_look_leaves_later_leases_alone
@@ -728,18 +728,18 @@ conformance! {
             with_the_next_of_a_group
             an_id_in_two_tables_keeps_its_key
             keys_that_are_none
-            a_sender_who_was_slower_holds_nothing_meanwhile
+            a_sender_that_waits_for_a_key_holds_no_other_key
             senders_and_ends_of_many
         }
         idle_load {
-            what_is_far_away_is_not_said
+            distant_maintenance_is_not_reported_as_due
         }
         refused_rows {
-            what_a_trigger_refuses_costs_itself
-            what_the_application_refers_to_costs_itself
+            rows_refused_by_a_trigger_do_not_fail_their_batch
+            rows_the_application_refers_to_do_not_fail_their_batch
             many_that_are_refused_hide_none
             each_row_is_judged_by_its_own_error
-            a_node_retires_without_what_is_refused
+            a_node_retires_without_its_refused_rows
             one_is_locked_and_one_refused
             a_lost_claim_that_is_locked_is_not_forgotten
         }
@@ -762,7 +762,7 @@ conformance! {
             declarations_of_death_pass_over_them
             declarations_pass_over_rows
             first_sends_of_an_id_meet
-            an_id_in_two_tables_stops_nobody
+            an_id_in_two_tables_blocks_nothing
             commits_make_no_multixacts
             an_old_snapshot_owns_nothing
             a_commit_that_hands_over_is_bounded
@@ -775,14 +775,14 @@ conformance! {
             a_rule_waits_for_a_pass_under_way
         }
         old_snapshots {
-            an_id_sent_past_a_move_keeps_nobody_from_recovery
+            an_id_sent_during_a_move_does_not_block_recovery
             an_id_sent_past_a_move_vetoes_no_outcome
         }
         reconciliation {
             unblocks_of_keys_that_no_job_waits_for_hold_up_no_group
-            what_a_truncated_table_held_is_taken_back
+            permits_of_a_truncated_table_are_released
             a_handler_whose_job_vanished_keeps_its_group
-            what_a_job_holds_is_left_alone
+            permits_of_existing_jobs_stay
             keys_that_nothing_unblocks_are_unblocked
             more_permits_than_a_page_has
         }
@@ -794,7 +794,7 @@ conformance! {
             a_node_retires_after_its_claim_of_deliveries
             a_node_retires_after_its_commit_that_hands_over
             a_claim_that_meets_the_death_of_its_node_sees_it
-            a_limit_waits_for_nobody_for_ever
+            a_limit_does_not_wait_forever
         }
     }
 }

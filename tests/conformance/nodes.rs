@@ -30,7 +30,7 @@ pub(crate) async fn each_start_is_a_new_node<T: TestDb>(db: &T) {
     assert!(!store.heartbeat(first).await.unwrap(), "the name does not revive it");
 }
 
-pub(crate) async fn status_tells_who_is_there<T: TestDb>(db: &T) {
+pub(crate) async fn status_lists_the_nodes<T: TestDb>(db: &T) {
     let store = db.jobs();
     let info = NodeInfo::new("bïlling", "host.example", u32::MAX, Duration::from_secs(90));
     let node = store.register_node(&info).await.unwrap();
@@ -66,7 +66,7 @@ pub(crate) async fn a_late_heartbeat_renews_too<T: TestDb>(db: &T) {
 }
 
 /// A server whose clock was set may see a lease as over, or as good for years. Its clock is not consulted.
-pub(crate) async fn no_clock_says_who_lives<T: TestDb>(db: &T) {
+pub(crate) async fn node_death_does_not_depend_on_a_clock<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let before = store.heartbeat_of(node).await;
@@ -79,7 +79,7 @@ pub(crate) async fn no_clock_says_who_lives<T: TestDb>(db: &T) {
     assert_eq!((after.lease, after.dead), (node_info("n").lease, false));
 }
 
-pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
+pub(crate) async fn a_dead_node_is_not_revived<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.register_node(&brief("n")).await.unwrap();
     // It owns a job, or it would be forgotten at once.
@@ -144,7 +144,7 @@ pub(crate) async fn retired_is_gone<T: TestDb>(db: &T) {
 }
 
 /// Jobs that a node still owns when it stops are given back, whether it knows of them or not; no handler failed, so none counts as failed.
-pub(crate) async fn retired_with_jobs_in_hand<T: TestDb>(db: &T) {
+pub(crate) async fn a_retiring_node_gives_back_the_jobs_it_owns<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job().max_attempts(1)).await;
     assert_eq!(store.retire_node(node).await.unwrap(), 1);

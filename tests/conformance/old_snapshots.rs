@@ -19,7 +19,7 @@ async fn sent_once_more<const POOLED: bool>(db: &Pg<POOLED>, again: NewJob, befo
 }
 
 /// An id stands in two tables, and one row belongs to a dead node in its last attempt: all other jobs of that node are released.
-pub(crate) async fn an_id_sent_past_a_move_keeps_nobody_from_recovery<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn an_id_sent_during_a_move_does_not_block_recovery<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let id = JobId::new();
     let twice = || job().id(id).max_attempts(1);

@@ -66,7 +66,7 @@ pub(crate) async fn by_a_dead_node_waits<T: TestDb>(db: &T) {
     }
 }
 
-pub(crate) async fn only_what_is_due<T: TestDb>(db: &T) {
+pub(crate) async fn only_due_jobs_are_preclaimed<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let batch = messages([job(), job().delay(LATER), job().delay(std::time::Duration::ZERO)]);

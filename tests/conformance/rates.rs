@@ -35,7 +35,7 @@ pub(crate) async fn starts_close_to_each_other_are_counted_as_one<T: SqlDb>(db: 
 }
 
 /// Starts counted together count until the last of them is out of the period.
-pub(crate) async fn what_is_counted_as_one_breaks_no_rate<T: SqlDb>(db: &T) {
+pub(crate) async fn starts_counted_together_keep_the_rate<T: SqlDb>(db: &T) {
     let store = db.jobs();
     store.put_rule(&Rule::new(Scope::Queue, "default").rate(2, YEAR)).await.unwrap();
     start_one(&store).await;
@@ -50,7 +50,7 @@ pub(crate) async fn what_is_counted_as_one_breaks_no_rate<T: SqlDb>(db: &T) {
 }
 
 /// Starts follow each other closely forever: each still leaves the period in time.
-pub(crate) async fn what_is_counted_as_one_does_not_grow_for_ever<T: SqlDb>(db: &T) {
+pub(crate) async fn starts_counted_together_are_bounded<T: SqlDb>(db: &T) {
     let store = db.jobs();
     // Starts within a tenth of a second are counted as one.
     store.put_rule(&Rule::new(Scope::Queue, "default").rate(1_000_000, 100 * SECOND)).await.unwrap();
@@ -65,7 +65,7 @@ pub(crate) async fn what_is_counted_as_one_does_not_grow_for_ever<T: SqlDb>(db: 
 }
 
 /// Starts are forgotten by the rate of their own key, whatever rates others have, and not by an admission pass.
-pub(crate) async fn what_no_rate_reaches_back_to_is_forgotten<T: SqlDb>(db: &T) {
+pub(crate) async fn starts_older_than_their_rates_period_are_removed<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for rule in [
         Rule::new(Scope::Queue, "default").rate(9, 60 * SECOND),

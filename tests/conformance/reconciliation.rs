@@ -23,7 +23,7 @@ async fn reconcile(store: &Jobs) -> (Vec<String>, Vec<String>) {
     }
 }
 
-pub(crate) async fn what_a_truncated_table_held_is_taken_back<T: SqlDb>(db: &T) {
+pub(crate) async fn permits_of_a_truncated_table_are_released<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.put_rule(&Rule::new(Scope::Tenant, "*").running(1)).await.unwrap();
@@ -67,7 +67,7 @@ pub(crate) async fn a_handler_whose_job_vanished_keeps_its_group<T: SqlDb>(db: &
 }
 
 /// It has a row in some table, whichever it is.
-pub(crate) async fn what_a_job_holds_is_left_alone<T: SqlDb>(db: &T) {
+pub(crate) async fn permits_of_existing_jobs_stay<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let fates = [Verdict::Retry(LATER), Verdict::Retry(Duration::ZERO), Verdict::Dead, Verdict::Snooze(LATER)];

@@ -8,7 +8,7 @@ use crate::support::TestDb;
 use crate::support::jobs::{NOBODY, claim_number, job};
 
 /// The claim fails instead of returning nothing: otherwise the node would wait for jobs forever, without a reason given.
-pub(crate) async fn who_may_not_claim_is_told<T: TestDb>(db: &T) {
+pub(crate) async fn a_node_that_may_not_claim_gets_an_error<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send(job()).await;
     let dead = store.node().await;

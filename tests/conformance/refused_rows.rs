@@ -186,7 +186,7 @@ async fn left<const POOLED: bool>(db: &Pg<POOLED>, table: &str, bad: &str, taken
 }
 
 /// A trigger of the application refuses some rows.
-pub(crate) async fn what_a_trigger_refuses_costs_itself<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn rows_refused_by_a_trigger_do_not_fail_their_batch<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     for (statement, table, bad, taken) in STATEMENTS {
         println!("{statement} of {table}");
@@ -224,7 +224,7 @@ pub(crate) async fn what_a_trigger_refuses_costs_itself<const POOLED: bool>(db: 
 }
 
 /// A table of the application refers to a row, or goes with it while another transaction has locked that.
-pub(crate) async fn what_the_application_refers_to_costs_itself<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn rows_the_application_refers_to_do_not_fail_their_batch<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let claimed = ClaimRequest::new(store.node().await, claim_number(), "default", 100);
     for (statement, table, key) in [
@@ -341,7 +341,7 @@ pub(crate) async fn one_is_locked_and_one_refused<const POOLED: bool>(db: &Pg<PO
 }
 
 /// An executor whose lease is lost registers again, though the application refuses to let one of its rows go.
-pub(crate) async fn a_node_retires_without_what_is_refused<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_node_retires_without_its_refused_rows<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     fill(db, "release_lost", "job").await;
     let node = store.node().await;

@@ -169,7 +169,7 @@ pub(crate) async fn a_killer_is_quarantined<T: TestDb>(db: &T) {
 }
 
 /// An operator looked at it and requeued it: earlier deaths no longer count.
-pub(crate) async fn a_requeued_killer_is_counted_anew<T: TestDb>(db: &T) {
+pub(crate) async fn a_retried_job_starts_with_no_deaths<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job().max_attempts(100)).await;
     for _ in 0..2 {
@@ -190,7 +190,7 @@ pub(crate) async fn the_last_death_is_the_reason<T: TestDb>(db: &T) {
 }
 
 /// Only running jobs are lost, not those that a dead node settled before.
-pub(crate) async fn what_it_settled_is_not_lost<T: TestDb>(db: &T) {
+pub(crate) async fn jobs_settled_before_a_death_are_not_lost<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all(jobs(3)).await;
     let node = store.node().await;

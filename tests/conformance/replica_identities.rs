@@ -95,23 +95,23 @@ async fn a_publication_over_all_tables_stops_nothing() {
         external { each_verdict a_reply_is_left leases_run_out_in_batches an_extended_lease_holds }
         release_lost { a_lost_owner_costs_the_attempt several_dead_nodes }
         release_unknown { knowing_nothing_gives_back_all put_off_is_spent_and_hidden }
-        nodes { a_heartbeat_renews_the_lease retired_with_jobs_in_hand }
+        nodes { a_heartbeat_renews_the_lease a_retiring_node_gives_back_the_jobs_it_owns }
         dead_letters { a_thousand_over_a_while }
         retry_cancel_delete { retry cancel delete }
         delivered { hidden_or_not }
         submissions { racing_receivers pruned_by_age }
         schedules { each_occurrence_happens_once put_again deleted }
-        groups { a_batch_frees_what_it_ended_and_no_more every_verdict_conserves_permits }
+        groups { a_batch_releases_only_the_permits_of_the_jobs_it_ended every_verdict_conserves_permits }
         group_runs { one_after_the_other }
-        limits { no_more_than_the_limit rules_are_kept what_waits_long_is_raised no_more_starts_than_the_rate }
-        counting { so_many_over_all_nodes a_rate_counts_what_starts rules_that_come_and_go }
-        rates { what_no_rate_reaches_back_to_is_forgotten }
-        time_to_live { what_waits_expires }
+        limits { a_limit_bounds_running_jobs rules_are_kept long_waiting_jobs_gain_priority a_rate_bounds_starts }
+        counting { so_many_over_all_nodes a_rate_counts_starts rules_that_come_and_go }
+        rates { starts_older_than_their_rates_period_are_removed }
+        time_to_live { a_waiting_job_expires }
         uniques { replace for_a_period }
         unique_key_release { a_batch_gives_its_keys_back }
         terminating { a_limit_waits_for_the_handler an_external_worker_reports }
         history { forgotten_when_old old_dead_letters_go the_old_audit_goes a_result_has_its_time }
-        job_operations { suspend_from_every_state resume_from_every_state change_in_every_state the_audit_says_who_did_what an_evicted_node_loses_its_jobs }
+        job_operations { suspend_from_every_state resume_from_every_state change_in_every_state the_audit_names_operator_and_action an_evicted_node_loses_its_jobs }
         progress { progress_goes_after_its_job }
     }
 }

@@ -102,7 +102,7 @@ pub(crate) async fn a_timer_keeps_its_attempts<T: TestDb>(db: &T) {
     assert_eq!(store.take_one(node).await.attempt, 2);
 }
 
-pub(crate) async fn only_what_matches<T: TestDb>(db: &T) {
+pub(crate) async fn only_matching_jobs_are_affected<T: TestDb>(db: &T) {
     let store = db.jobs();
     let queue = |queue: &str| JobFilter::default().queue(queue.to_owned());
     for operation in ["cancel", "delete"] {
@@ -126,7 +126,7 @@ pub(crate) async fn only_what_matches<T: TestDb>(db: &T) {
     }
 }
 
-pub(crate) async fn retry_only_what_matches<T: TestDb>(db: &T) {
+pub(crate) async fn retry_affects_only_matching_jobs<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all([job().delay(LATER), job().delay(LATER).queue("x"), job().delay(LATER).queue("x")]).await;
     assert_eq!(store.retry(&JobFilter::ids([]), false).await.unwrap().total(), 0);

@@ -14,7 +14,7 @@ async fn bare<T: TestDb>() -> (T, Jobs) {
     (db, jobs)
 }
 
-pub(crate) async fn says_what_is_missing<T: TestDb>(_: &T) {
+pub(crate) async fn missing_parts_are_named<T: TestDb>(_: &T) {
     let (_db, store) = bare::<T>().await;
     for _ in 0..2 {
         let status = store.migration_status().await.unwrap();

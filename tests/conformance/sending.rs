@@ -88,7 +88,7 @@ pub(crate) async fn the_flush_is_dated<T: TestDb>(db: &T) {
     assert!(age.unsigned_abs() < minutes, "flushed {age} ago");
 }
 
-pub(crate) async fn what_is_due_waits<T: TestDb>(db: &T) {
+pub(crate) async fn a_due_job_waits<T: TestDb>(db: &T) {
     let store = db.jobs();
     let past = Timestamp::now() - LATER;
     for due in [job(), job().delay(Duration::ZERO), job().at(past), job().at(Timestamp::UNIX_EPOCH)] {
@@ -100,7 +100,7 @@ pub(crate) async fn what_is_due_waits<T: TestDb>(db: &T) {
     assert_eq!(store.take(node, 10).await.len(), 4);
 }
 
-pub(crate) async fn what_is_due_later_is_a_timer<T: TestDb>(db: &T) {
+pub(crate) async fn a_job_due_later_is_a_timer<T: TestDb>(db: &T) {
     let store = db.jobs();
     let century = Duration::from_secs(99 * 366 * 24 * 3600);
     let at = Timestamp::now() + LATER;
@@ -144,7 +144,7 @@ pub(crate) async fn names_may_be_long_and_foreign<T: TestDb>(db: &T) {
 
 /// The jobs of a batch differ in one property, for each property in turn, and then in all: a store may write equal ones in a shorter way, but must
 /// not take different ones for equal.
-pub(crate) async fn each_of_a_batch_keeps_what_is_its_own<T: TestDb>(db: &T) {
+pub(crate) async fn each_job_of_a_batch_keeps_its_own_values<T: TestDb>(db: &T) {
     const BATCH: usize = 70;
     let differ: [fn(usize, NewJob) -> NewJob; 7] = [
         |n, _| NewJob::json(format!("kind-{n}"), &json!({ "n": 1 })),

@@ -55,7 +55,7 @@ async fn time_to_live_tenant_and_limit_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_expires_never_starts() {
+async fn an_expired_job_never_starts() {
     let Some(place) = Place::create().await else { return };
     let id = place.send("ttl => interval '1 millisecond'", &[]).await.unwrap();
     let store = place.db.jobs();

@@ -127,7 +127,7 @@ pub(crate) async fn earlier_proofs_make_none_of_a_death_in_company<T: TestDb>(db
 }
 
 /// The killer is proven, and its neighbour, who died with it, is not.
-pub(crate) async fn who_dies_alone_is_quarantined<T: TestDb>(db: &T) {
+pub(crate) async fn a_job_whose_process_dies_while_it_runs_alone_is_quarantined<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = suspected(db, &store, 2).await;
     assert_eq!(dies_alone_with(db, &store, sent[0]).await.dead, 0);
@@ -147,7 +147,7 @@ pub(crate) async fn who_dies_alone_is_quarantined<T: TestDb>(db: &T) {
 }
 
 /// An operator retries a quarantined job: earlier proofs no longer count, and it runs beside others until its process dies again.
-pub(crate) async fn a_retry_begins_anew<T: TestDb>(db: &T) {
+pub(crate) async fn a_retried_suspect_is_no_suspect<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = suspected(db, &store, 1).await;
     for _ in 0..2 {
@@ -188,7 +188,7 @@ pub(crate) async fn given_back_it_is_a_suspect_again<T: TestDb>(db: &T) {
 }
 
 /// An ordinary job that is given back, or whose node stops in good order, is no suspect.
-pub(crate) async fn nobody_suspects_what_is_given_back<T: TestDb>(db: &T) {
+pub(crate) async fn released_jobs_are_no_suspects<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all(jobs(2)).await;
     let node = store.node().await;

@@ -10,7 +10,7 @@ use crate::support::TestDb;
 use crate::support::jobs::{job, jobs};
 
 /// A person knows that the machine is gone, and no job is to blame for it.
-pub(crate) async fn nobody_suspects_what_a_person_took_away<T: TestDb>(db: &T) {
+pub(crate) async fn jobs_of_an_evicted_node_are_no_suspects<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = suspected(db, &store, 1).await;
     let ordinary = store.send(job()).await;
@@ -91,7 +91,7 @@ pub(crate) async fn an_operator_may_have_it<T: TestDb>(db: &T) {
 }
 
 /// A limit is set while it waits, and only an admission pass counts it: acquitted, it gets its permit. It keeps that as a suspect.
-pub(crate) async fn one_that_needs_permits_is_told<T: TestDb>(db: &T) {
+pub(crate) async fn a_suspect_that_needs_permits_is_reported_as_such<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job().tenant("acme")).await;
     dies_with(db, &store, 1).await;

@@ -117,7 +117,7 @@ pub(crate) async fn the_same_id_waits_too<T: TestDb>(db: &T) {
 }
 
 /// Reports with another node, version or id free nothing.
-pub(crate) async fn only_who_ran_it_says_so<T: TestDb>(db: &T) {
+pub(crate) async fn only_the_node_that_ran_a_cancelled_job_reports_its_end<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed, second) = cancelled(&store, || job().exclusive("g")).await;
     let other = store.node().await;
@@ -141,7 +141,7 @@ pub(crate) async fn only_who_ran_it_says_so<T: TestDb>(db: &T) {
 }
 
 /// A job that waits, or holds nothing, leaves nothing when its row is removed.
-pub(crate) async fn what_does_not_run_holds_nothing<T: TestDb>(db: &T) {
+pub(crate) async fn a_cancelled_job_that_did_not_run_holds_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let admitted = store.send(job().exclusive("g")).await;

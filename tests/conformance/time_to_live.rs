@@ -31,7 +31,7 @@ pub(crate) async fn nothing_expires_without_a_time_to_live<T: TestDb>(db: &T) {
 }
 
 /// An expired job becomes a dead letter wherever it waits, with the reason and its time to live.
-pub(crate) async fn what_waits_expires<T: TestDb>(db: &T) {
+pub(crate) async fn a_waiting_job_expires<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let sent = store
@@ -83,7 +83,7 @@ pub(crate) async fn next_is_the_soonest_and_now_when_there_is_more<T: TestDb>(db
 }
 
 /// A job that was claimed in time runs, however late it ends; a retry of it does not start.
-pub(crate) async fn what_runs_goes_on<T: TestDb>(db: &T) {
+pub(crate) async fn a_running_job_outlives_its_time_to_live<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let life = Duration::from_millis(1500);

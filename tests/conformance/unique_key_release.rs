@@ -64,7 +64,7 @@ pub(crate) async fn beside_others_that_hold_something<T: TestDb>(db: &T) {
     }
 }
 
-pub(crate) async fn what_it_did_not_end_keeps_its_key<T: TestDb>(db: &T) {
+pub(crate) async fn keys_of_jobs_that_a_node_did_not_end_stay<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, other) = (store.node().await, store.node().await);
     store.send_all((0..4).map(|n| one(&format!("k{n}")))).await;
@@ -117,7 +117,7 @@ pub(crate) async fn a_period_goes_on<T: TestDb>(db: &T) {
 }
 
 /// An old handler ends late. Its id was sent again meanwhile, with the same key.
-pub(crate) async fn a_late_end_frees_no_key_of_who_has_its_id_now<T: TestDb>(db: &T) {
+pub(crate) async fn a_late_outcome_releases_no_key_of_a_new_job_with_its_id<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let ids: Vec<JobId> = (0..3).map(|_| JobId::new()).collect();
@@ -136,7 +136,7 @@ pub(crate) async fn a_late_end_frees_no_key_of_who_has_its_id_now<T: TestDb>(db:
 }
 
 /// Failed, snoozed, released and dead jobs, beside some that are done.
-pub(crate) async fn what_goes_on_keeps_its_key<T: TestDb>(db: &T) {
+pub(crate) async fn jobs_that_have_not_ended_keep_their_keys<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.send_all((0..8).map(|n| one(&format!("k{n}")))).await;

@@ -120,7 +120,7 @@ pub(crate) async fn keys_that_are_none<const POOLED: bool>(db: &Pg<POOLED>) {
 
 /// A slower sender finds one of its keys taken by an uncommitted transaction. It waits for that, and then asks for each key singly. Keys that it took
 /// before the wait are not its own until then.
-pub(crate) async fn a_sender_who_was_slower_holds_nothing_meanwhile<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn a_sender_that_waits_for_a_key_holds_no_other_key<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     for commits in [true, false] {
         let mut first = db.store().begin().await.unwrap();

@@ -62,7 +62,7 @@ pub(crate) async fn one_of_a_key_until_it_is_gone<T: TestDb>(db: &T) {
 }
 
 /// Another key, kind, queue or payload is another job.
-pub(crate) async fn what_is_compared<T: TestDb>(db: &T) {
+pub(crate) async fn key_kind_queue_and_payload_are_compared<T: TestDb>(db: &T) {
     let store = db.jobs();
     let with = |payload: serde_json::Value, unique: Unique| NewJob::json("k", &payload).unique(unique);
     let some = || Unique::fields(["/customer"]);
@@ -153,7 +153,7 @@ pub(crate) async fn replace<T: TestDb>(db: &T) {
 }
 
 /// A suspended job is not replaced, however it holds its key.
-pub(crate) async fn what_is_set_aside_is_kept<T: TestDb>(db: &T) {
+pub(crate) async fn a_suspended_job_is_not_replaced<T: TestDb>(db: &T) {
     let store = db.jobs();
     for unique in [Unique::key("a"), Unique::key("b").while_waiting(), Unique::key("c").for_period(LATER)] {
         let (first, _) = try_send(&store, job().unique(unique.clone())).await;

@@ -13,7 +13,7 @@ fn once(line: &str) -> BTreeMap<String, u64> {
     BTreeMap::from([(line.to_owned(), 1)])
 }
 
-pub(crate) async fn what_is_written_and_sent_commits_together<W: World>(db: &W) {
+pub(crate) async fn writes_and_messages_commit_together<W: World>(db: &W) {
     let messages = db.messages().await;
     let mut cx = messages.begin();
     let now = cx.send(job()).unwrap();

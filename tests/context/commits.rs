@@ -170,7 +170,7 @@ async fn executors_hear_of_it_after_the_commit_and_not_from_the_transaction() {
 
 /// Hints leave in the order of the commits, so if this hint is first, none came before.
 #[tokio::test]
-async fn nobody_hears_of_what_was_rolled_back() {
+async fn a_rollback_wakes_no_executor() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let mut ear = db.ear().await;

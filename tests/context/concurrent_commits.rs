@@ -14,7 +14,7 @@ use crate::support::{TestDb, eventually};
 /// More senders than any two statements could take one by one while the others wait.
 const SENDERS: usize = 60;
 
-pub(crate) async fn each_is_there_once_whoever_else_sends<W: World>(db: &W) {
+pub(crate) async fn concurrent_sends_store_each_job_once<W: World>(db: &W) {
     let messages = db.messages().await;
     let mut senders = Vec::new();
     for n in 0..SENDERS * 5 {
@@ -88,7 +88,7 @@ async fn two_wait(db: &Pg<false>) {
 
 // On one thread, so that the senders arrive in the order in which they were created.
 #[tokio::test]
-async fn those_who_wait_share_a_commit() {
+async fn waiting_sends_share_a_commit() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let lock = held(&db, &messages).await;
@@ -97,7 +97,7 @@ async fn those_who_wait_share_a_commit() {
 
 /// The same with a service of the program around ours: a service that asks for no transaction needs none.
 #[tokio::test]
-async fn those_who_are_watched_share_a_commit() {
+async fn sends_through_a_wrapping_service_share_a_commit() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let seen = Seen::default();
     let messages = db.messages().await;
@@ -152,7 +152,7 @@ async fn the_one_at_fault_fails_alone() {
 }
 
 #[tokio::test]
-async fn who_gives_up_takes_nobody_along() {
+async fn a_cancelled_send_does_not_cancel_its_batch() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let lock = held(&db, &messages).await;

@@ -62,7 +62,7 @@ async fn rolled_back_or_dropped_nothing_is_left() {
 
 /// A caller that forgets to flush gets a warning, also where the compiler can't give one.
 #[tokio::test]
-async fn what_is_dropped_before_the_flush_is_said() {
+async fn jobs_dropped_before_the_flush_are_logged() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let logs = Logs::capture();
     let messages = db.messages().await;
@@ -151,7 +151,7 @@ async fn in_a_transaction_of_the_embedded_driver() {
 }
 
 #[tokio::test]
-async fn send_hooks_see_what_is_enlisted() {
+async fn send_hooks_see_enlisted_jobs() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db
         .messages()

@@ -14,7 +14,7 @@ use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 
 #[tokio::test]
-async fn what_they_write_commits_with_the_callers_transaction() {
+async fn writes_of_services_commit_with_the_callers_transaction() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let seen = Seen::default();
     let messages = Recording::around(Audit::<Pg<false>>::around(db.messages().await, Refuses::Never), "it", &seen);
@@ -99,7 +99,7 @@ mod embedded {
     use crate::support::sqlite::SqliteDb;
 
     #[tokio::test]
-    async fn what_they_write_commits_with_the_callers_transaction() {
+    async fn writes_of_services_commit_with_the_callers_transaction() {
         let db = SqliteDb::with_ledger().await.unwrap();
         let seen = Seen::default();
         let messages = Recording::around(Audit::<SqliteDb>::around(db.messages().await, Refuses::Never), "it", &seen);

@@ -162,7 +162,7 @@ impl MessageService<Postgres> for MakesOfErrors {
 
 /// A wrapping service may not claim that nothing was kept, or that all is well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_makes_a_lost_answer_to_a_flush_alone_known() {
+async fn a_service_can_not_turn_an_unknown_commit_into_a_known_one() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     for makes in [Makes::Refusal, Makes::Nothing, Makes::Unreachable, Makes::AnotherTry] {
         let proxy = Proxy::start(db.address()).await;

@@ -24,7 +24,7 @@ mod unusual_services;
 
 cases! {
     all_stores {
-        what_is_written_and_sent_commits_together
+        writes_and_messages_commit_together
         messages_alone_need_no_transaction
         nothing_to_do_is_no_error
         a_rollback_leaves_nothing
@@ -38,7 +38,7 @@ cases! {
     }
     services {
         a_service_sees_all_that_is_sent_and_hears_of_the_commit
-        it_sees_what_handlers_send_and_who_they_are
+        a_service_sees_the_jobs_that_handlers_send_and_their_senders
         it_hears_of_no_commit_that_did_not_happen
         an_audit_row_and_its_message_are_one_commit
         a_refused_send_leaves_the_context_usable
@@ -50,18 +50,18 @@ cases! {
     unusual_services {
         a_service_may_keep_messages_to_itself
         a_service_may_send_more_at_the_flush
-        unique_ones_that_were_not_written_are_told
-        who_asks_too_late_is_told_that_it_is_sent
+        unique_jobs_that_were_not_written_are_reported
+        a_transaction_opened_after_the_flush_fails_with_commit_unknown
         a_failure_after_a_commit_of_its_own_says_that_it_is_sent
-        who_gives_up_is_told_that_it_may_be_sent
+        an_abandoned_flush_fails_with_commit_unknown
         a_service_that_implements_nothing_and_wraps_none_says_so
         a_service_that_panics_or_hangs_fails_the_commit
         a_panic_after_the_commit_changes_nothing
         a_panic_of_a_dropped_service_keeps_no_job
-        what_is_flushed_twice_runs_at_once
+        jobs_of_two_flushes_run_at_once
     }
     concurrent_commits {
-        each_is_there_once_whoever_else_sends
+        concurrent_sends_store_each_job_once
         each_keeps_its_order
     }
 }

@@ -148,7 +148,7 @@ pub(crate) async fn a_service_sees_all_that_is_sent_and_hears_of_the_commit<W: W
     assert!(seen.take().is_empty());
 }
 
-pub(crate) async fn it_sees_what_handlers_send_and_who_they_are<W: World>(db: &W) {
+pub(crate) async fn a_service_sees_the_jobs_that_handlers_send_and_their_senders<W: World>(db: &W) {
     let seen = Seen::default();
     let messages = Recording::around(db.messages().await, "it", &seen);
     let executor = CommandExecutor::builder(messages)

@@ -84,7 +84,7 @@ impl<S: Store> MessageService<S> for Tells<S> {
     }
 }
 
-pub(crate) async fn unique_ones_that_were_not_written_are_told<W: World>(db: &W) {
+pub(crate) async fn unique_jobs_that_were_not_written_are_reported<W: World>(db: &W) {
     let seen = Seen::default();
     let tells = seen.clone();
     let messages = db.messages().await.wrap(move |inner| Tells { inner, seen: tells.clone() });
@@ -117,7 +117,7 @@ impl<S: Store> MessageService<S> for AsksTooLate<S> {
 }
 
 /// An error that said "nothing was kept" would be wrong.
-pub(crate) async fn who_asks_too_late_is_told_that_it_is_sent<W: World>(db: &W) {
+pub(crate) async fn a_transaction_opened_after_the_flush_fails_with_commit_unknown<W: World>(db: &W) {
     let messages = db.messages().await.wrap(AsksTooLate);
     let error = messages.send(job()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
@@ -144,7 +144,7 @@ impl<S: Store> MessageService<S> for GivesUp<S> {
 }
 
 /// The statement may be on its way to the server, and can't be called back.
-pub(crate) async fn who_gives_up_is_told_that_it_may_be_sent<W: World>(db: &W) {
+pub(crate) async fn an_abandoned_flush_fails_with_commit_unknown<W: World>(db: &W) {
     let messages = db.messages().await.wrap(GivesUp);
     let error = messages.send(job()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
@@ -292,7 +292,7 @@ impl<S: Store> MessageService<S> for Twice<S> {
 }
 
 /// Each flush writes its own row, which goes to a free slot of this process or is found at once: the next poll is an hour away.
-pub(crate) async fn what_is_flushed_twice_runs_at_once<W: World>(db: &W) {
+pub(crate) async fn jobs_of_two_flushes_run_at_once<W: World>(db: &W) {
     let messages = db.messages().await.wrap(Twice);
     let executor = CommandExecutor::builder(messages.clone())
         .config(patient())

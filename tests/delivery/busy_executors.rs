@@ -134,7 +134,7 @@ async fn a_delivered_job_that_fails_is_tried_again() {
 
 /// Jobs that a handler sends go through the broker too, after its own commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_handler_sends_is_delivered_to_others() {
+async fn jobs_sent_by_a_handler_are_delivered_to_other_nodes() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let producer = site.messages().await;
     let elsewhere = site.messages().await;

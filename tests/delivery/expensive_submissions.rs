@@ -165,7 +165,7 @@ async fn a_lock_against_writes_is_waited_out_and_blamed_on_no_submission() {
 
 /// Messages that can't be stored as rejected are given back, and the broker delivers them again at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_put_aside_comes_back_less_and_less_often() {
+async fn messages_that_can_not_be_rejected_are_redelivered_with_growing_pauses() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (client, names) = (site.client().await, site.names());
     site.messages().await.broker().unwrap().apply(&[], &[]).await.unwrap();

@@ -200,7 +200,7 @@ async fn nothing_is_handed_out_without_a_worker() {
 
 /// No more jobs are handed out than the queue may hold; the rest stays in the table, where operators can change it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_is_handed_out_than_fits() {
+async fn hand_outs_are_bounded_by_the_queue() {
     let Some(paint) = Paint::open(lease(60).depth(5)).await else { return };
     let mut cx = paint.messages.begin();
     for n in 0..50 {
@@ -386,7 +386,7 @@ async fn a_hand_out_whose_confirm_got_lost_is_taken_back() {
 
 /// Unreadable reports are moved to the queue of rejected messages, and the next one is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reports_that_nobody_understands_are_kept_aside() {
+async fn unreadable_reports_are_rejected() {
     let Some(paint) = Paint::open(lease(60)).await else { return };
     let mut tap = paint.tap(0).await;
     paint.send(1).await;
@@ -405,7 +405,7 @@ async fn reports_that_nobody_understands_are_kept_aside() {
 
 /// A job can ask for its result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_result_goes_to_who_asked_for_it() {
+async fn the_result_is_sent_to_the_requester() {
     let Some(paint) = Paint::open(lease(60)).await else { return };
     let results = paint.client.queue().await;
     let mut tap = paint.tap(0).await;

@@ -14,7 +14,7 @@ use crate::support::{TestDb, eventually};
 
 /// Jobs that it ran are released with its lease; its unacknowledged deliveries go to others, some of them twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_executor_is_killed_with_deliveries_in_hand() {
+async fn deliveries_of_a_killed_executor_run_elsewhere() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let (never, tells) = (Sign::new(), Sign::new());

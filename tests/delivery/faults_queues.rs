@@ -167,7 +167,7 @@ async fn the_exchange_of_events_is_deleted() {
 
 /// The queue of rejected messages is deleted: rejected messages wait, and do not block others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_queues_of_what_is_refused_are_deleted() {
+async fn deleted_queues_of_rejected_messages_lose_no_job() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let elsewhere = site.messages().await;

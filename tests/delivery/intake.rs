@@ -152,7 +152,7 @@ async fn a_submission_that_comes_again_after_its_job_is_done_runs_nothing() {
 
 /// Each bad message goes unchanged to the queue of rejected messages, with the reason, and the good one behind it is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_bad_is_refused_with_the_reason() {
+async fn bad_submissions_are_rejected_with_a_reason() {
     let Some(door) = Door::open().await else { return };
     let rejected = door.site.names().rejected();
     let id = || JobId::new().to_string();
@@ -233,7 +233,7 @@ async fn rubbish_does_not_stop_the_others() {
 
 /// Where nothing was declared by hand, a bad message is still rejected, once, and the good ones behind it do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_queue_of_the_refused_is_declared_by_who_refuses() {
+async fn the_queue_of_rejected_messages_is_declared_on_demand() {
     let Some(door) = Door::fresh().await else { return };
     let (submit, rejected) = (door.site.names().submit(), door.site.names().rejected());
     eventually(PATIENCE, async || door.client.depth(&rejected).await.is_some()).await;

@@ -71,7 +71,7 @@ async fn a_full_queue_of_submissions_refuses_more_and_drops_none() {
 
 /// Invalid messages have to be moved to the queue of rejected ones, and stay in place until that is possible.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_waits_for_room_and_good_ones_pass() {
+async fn bad_submissions_wait_for_room_and_good_ones_pass() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (client, names) = (site.client().await, site.names());
     let messages = site.messages_with(&site.broker().submit_depth(5)).await;

@@ -15,12 +15,12 @@
 //! | after a crash nothing sends the messages that are left | `faults_process::a_producer_is_killed_between_commit_and_publish`, `publishing::a_held_row_…` |
 //! | recovery and the live handler run the same message | `faults_queues::deliveries_come_again_and_again`, `busy_executors::long_handlers_hold_no_deliveries` |
 //! | a wrong or missing broker is contacted again and again | `busy_executors::without_a_broker`, `faults_queues::returned_as_unroutable` |
-//! | one ack for several messages acks unfinished ones | `faults_process::an_executor_is_killed_with_deliveries_in_hand` |
+//! | one ack for several messages acks unfinished ones | `faults_process::deliveries_of_a_killed_executor_run_elsewhere` |
 //! | no confirms, no handling of returned messages | `faults_network::confirms_are_lost_…`, `faults_queues::returned_as_unroutable`, `relay::a_reply_…` |
 //! | two relays publish the same message, or block each other | `relay::two_relays_publish_each_event_once` |
 //! | rows are locked while a delivery waits | `busy_executors::kinds_that_are_…`, `long_handlers_hold_no_deliveries` |
 //! | a message is sent again, or removed, while it is processed | `faults_queues::deliveries_come_again_and_again`, `publishing::deliveries_that_are_stale_run_nothing` |
-//! | messages that could not be sent are not visible | `relay::a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter`, `publishing::rubbish_…` |
+//! | messages that could not be sent are not visible | `relay::a_reply_reaches_its_queue_or_becomes_a_dead_letter`, `publishing::rubbish_…` |
 //! | the broker loses what it has confirmed | `faults_broker::killed_and_restarted_then_wiped_under_load`, `faults_queues::purged_under_load` |
 //! | confirms are dropped when a channel ends; a publish waits forever | `faults_network::channels_are_closed_…`, `half_open_connections_under_load` |
 

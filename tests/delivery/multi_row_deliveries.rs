@@ -99,7 +99,7 @@ async fn a_delivery_is_cut_in_two_where_there_is_room_for_a_part_of_it() {
 
 /// Long jobs do not wait behind each other on one node while another has slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_small_flush_is_shared_among_all_who_take_deliveries() {
+async fn a_small_flush_is_shared_among_all_consumers() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let gate = Gate::closed();

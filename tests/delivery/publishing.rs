@@ -91,7 +91,7 @@ async fn an_embedded_database_delivers_too() {
 
 /// Until the database has committed, nothing is published: the next message in the queue is the next real commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_published_for_what_did_not_commit() {
+async fn nothing_is_published_without_a_commit() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     site.db.raw("create table {schema}.strict (n int primary key deferrable initially deferred)").await;
@@ -130,7 +130,7 @@ async fn nothing_is_published_for_what_did_not_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_a_priority_or_waits_or_nobody_consumes_goes_by_the_table() {
+async fn prioritised_delayed_or_unconsumed_jobs_stay_in_the_table() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let mut tap = tapped(&site, &client, 0).await;

@@ -75,7 +75,7 @@ async fn after_a_restart_those_that_wait_for_room_are_not_overtaken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restart_good_submissions_pass_one_that_can_not_be_put_aside() {
+async fn after_a_restart_good_submissions_pass_one_that_can_not_be_rejected() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (client, names) = (site.client().await, site.names());
     // With a classic queue, a returned message comes next again.
@@ -100,7 +100,7 @@ async fn after_a_restart_good_submissions_pass_one_that_can_not_be_put_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restart_good_reports_pass_one_that_can_not_be_put_aside() {
+async fn after_a_restart_good_reports_pass_one_that_can_not_be_rejected() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     site.uses("paint");
     let (client, names) = (site.client().await, site.names());

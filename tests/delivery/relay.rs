@@ -78,7 +78,7 @@ async fn two_relays_publish_each_event_once() {
 
 /// Without listeners an event is dropped: that is the listeners' concern.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_nobody_listens_to_is_gone() {
+async fn an_event_without_listeners_is_dropped() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let messages = site.messages().await;
     let executor =
@@ -90,7 +90,7 @@ async fn an_event_nobody_listens_to_is_gone() {
 
 /// A handler's event commits with its job: a handler that fails announces nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_announces_only_what_it_did() {
+async fn an_event_is_published_only_after_its_commit() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (messages, client) = (site.messages().await, site.client().await);
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_handler_announces_only_what_it_did() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter() {
+async fn a_reply_reaches_its_queue_or_becomes_a_dead_letter() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (messages, client) = (site.messages().await, site.client().await);
     let results = client.queue().await;

@@ -37,7 +37,7 @@ impl Paint {
 
 /// Both jobs were handed out together, so they have the same version, and ids are no secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_handed_one_job_can_not_report_on_its_neighbour() {
+async fn a_worker_can_not_report_on_a_job_it_was_not_handed() {
     let Some(paint) = Paint::open(lease(300)).await else { return };
     let mut cx = paint.messages.begin();
     let ids = [1, 2].map(|n| cx.send(self::paint(n)).unwrap());
@@ -88,7 +88,7 @@ async fn the_token_of_an_earlier_hand_out_is_worth_nothing() {
 
 /// For the time of a change: some workers do not send tokens back yet, and some jobs were handed out by an earlier build.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_report_tokens_off_nobody_is_asked_for_one_and_each_job_has_it_all_the_same() {
+async fn report_tokens_are_optional_when_turned_off() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     site.uses("paint");
     let messages = site.messages_with(&site.broker().report_tokens(false)).await;

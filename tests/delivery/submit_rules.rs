@@ -28,7 +28,7 @@ fn submission(id: JobId, user: Option<&str>, kind: &str, more: &[(&str, &str)]) 
 type Case<'a> = (&'a Client, Option<&'a str>, &'a str, &'a [(&'a str, &'a str)], &'a str);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_submits_is_known_and_may_only_what_the_rules_say() {
+async fn submitters_are_identified_and_held_to_their_rules() {
     if amqp_url().is_none() {
         return;
     }

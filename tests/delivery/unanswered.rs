@@ -71,7 +71,7 @@ async fn a_message_that_the_broker_refuses_costs_itself_its_attempts_and_its_nei
 
 /// The broker takes no connection beside those that exist: what has to be published alone waits, at no attempt, and operators hear of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_needs_a_connection_of_its_own_waits_while_the_broker_takes_no_more() {
+async fn messages_that_need_their_own_connection_wait_until_the_broker_accepts_one() {
     if amqp_url().is_none() {
         return;
     }
@@ -122,7 +122,7 @@ fn adding(messages: jobwright::MessageServices) -> jobwright::ExecutorBuilder<jo
 
 /// 541 for an invented address of a waiting client, 406 for the name without one: rows from before such names were refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_rows_with_names_of_the_broker_end_and_harm_nobody() {
+async fn old_rows_with_reserved_names_end_without_harm() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     site.uses("paint");
     let config = site.broker().direct_reply(true);
@@ -169,7 +169,7 @@ async fn old_rows_with_names_of_the_broker_end_and_harm_nobody() {
 
 /// New submissions can't use such a name either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_submission_with_a_name_of_the_broker_is_put_aside() {
+async fn a_submission_with_a_reserved_name_is_rejected() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (messages, client) = (site.messages().await, site.client().await);
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();

@@ -50,7 +50,7 @@ async fn jobs_are_taken_back_though_the_one_that_is_to_blame_cannot_be_recorded(
 
 /// Confirms do not come, and the node waits for them less long than usual.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stops_takes_back_what_has_no_confirm() {
+async fn a_stopping_node_takes_back_unconfirmed_hand_outs() {
     let opened =
         Paint::with_confirms(Confirms::Lost, lease(3600), |broker| broker.confirm_timeout(Duration::from_secs(30)))
             .await;
@@ -94,7 +94,7 @@ async fn a_node_that_stops_waits_for_the_database_to_take_jobs_back() {
 
 /// The batch was handed out while earlier confirms were on their way, which took a quarter of its lease. Workers would get only the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_portion_that_waited_for_long_is_handed_out_anew() {
+async fn a_batch_that_waited_too_long_is_handed_out_with_a_new_lease() {
     let opened =
         Paint::with_confirms(Confirms::Held, lease(8), |broker| broker.confirm_timeout(Duration::from_secs(30))).await;
     let Some((Paint { site, messages, executor, client }, frames)) = opened else { return };

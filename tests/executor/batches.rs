@@ -82,7 +82,7 @@ pub(crate) async fn a_batch_that_does_not_fill_runs_after_its_wait<W: World>(db:
 }
 
 /// A batch that waited for more jobs than may run would wait forever.
-pub(crate) async fn a_batch_is_never_larger_than_what_may_run<W: World>(db: &W) {
+pub(crate) async fn a_batch_is_never_larger_than_its_concurrency_allows<W: World>(db: &W) {
     let messages = db.messages().await;
     let ids = send::<W>(&messages, 6).await;
     let sizes = Sizes::default();
@@ -145,7 +145,7 @@ pub(crate) async fn each_job_of_a_batch_ends_by_itself<W: World>(db: &W) {
 }
 
 /// The other jobs wrote into the same transaction: they run again without the failed one, at no attempt.
-pub(crate) async fn one_failure_rolls_back_what_the_batch_wrote<W: World>(db: &W) {
+pub(crate) async fn one_failure_rolls_back_the_batch<W: World>(db: &W) {
     let messages = db.messages().await;
     let ids = send::<W>(&messages, 4).await;
     let sizes = Sizes::default();
@@ -246,7 +246,7 @@ pub(crate) async fn a_batch_with_a_job_that_is_no_longer_owned_commits_nothing<W
     db.each_once(&[ids[0], ids[2]]).await;
 }
 
-pub(crate) async fn a_shutdown_runs_what_waits_for_its_batch<W: World>(db: &W) {
+pub(crate) async fn a_shutdown_runs_jobs_that_wait_for_their_batch<W: World>(db: &W) {
     let messages = db.messages().await;
     let ids = send::<W>(&messages, 2).await;
     let sizes = Sizes::default();

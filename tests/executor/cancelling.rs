@@ -80,7 +80,7 @@ async fn cancel<W: World>(db: &W, id: JobId) {
     assert_eq!(affected.0.get(&JobState::Running), Some(&1));
 }
 
-pub(crate) async fn a_handler_is_told_and_may_tidy_up<W: World>(db: &W) {
+pub(crate) async fn a_cancelled_handler_is_notified_and_may_clean_up<W: World>(db: &W) {
     let (executor, seen) = executor(db, Duration::from_secs(600)).await;
     let messages = db.messages().await;
     let id = messages.send(NewJob::json("asks", &1)).await.unwrap();
@@ -173,7 +173,7 @@ pub(crate) async fn the_group_goes_on<W: World>(db: &W) {
     executor.shutdown(Duration::from_secs(20)).await.unwrap();
 }
 
-pub(crate) async fn what_it_wrote_is_rolled_back<W: World>(db: &W) {
+pub(crate) async fn writes_of_a_cancelled_handler_are_rolled_back<W: World>(db: &W) {
     let (executor, seen) = executor(db, Duration::from_secs(600)).await;
     let id = db.messages().await.send(NewJob::json("writes", &1)).await.unwrap();
     Seen::reaches(&seen.started, 1).await;

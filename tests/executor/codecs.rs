@@ -164,7 +164,7 @@ pub(crate) async fn unique_jobs_are_compared_before_they_are_encoded<W: World>(d
     assert_eq!(messages.send(job()).await.unwrap(), first);
 }
 
-pub(crate) async fn batches_see_plain_payloads_and_lose_only_what_can_not_be_read<W: World>(db: &W) {
+pub(crate) async fn batches_see_plain_payloads_and_lose_only_unreadable_ones<W: World>(db: &W) {
     let good = db.messages().await.with_codec(Gzip::new().min_size(1)).with_codec(Seal::new(key("one")));
     let bad = db.messages().await.with_codec(Seal::new(key("other")));
     let plain = db.messages().await;

@@ -80,7 +80,7 @@ pub(crate) async fn a_stop_does_not_wait_for_a_conflict<W: World>(db: &W) {
     assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 0), "given back at no cost");
 }
 
-pub(crate) async fn the_classifier_says_what_an_error_means<W: World>(db: &W) {
+pub(crate) async fn the_classifier_decides_the_meaning_of_an_error<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone())
         .config(quick())

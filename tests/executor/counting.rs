@@ -245,7 +245,7 @@ async fn nodes_die_and_others_take_over() {
 
 /// A node that stops, with one job left to finish, counts that one and not those that have ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stops_tells_what_has_ended() {
+async fn a_stopping_node_reports_ended_jobs() {
     let Some(db) = Pg::<false>::create().await else { return };
     db.jobs().put_rule(&Rule::new(Scope::Kind, "held").running(3)).await.unwrap();
     let (gate, running) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -76,7 +76,7 @@ pub(crate) async fn attempts_end_as_a_dead_letter_with_their_history<W: World>(d
     assert!(db.ledger().await.is_empty());
 }
 
-pub(crate) async fn each_outcome_does_what_it_says<W: World>(db: &W) {
+pub(crate) async fn each_outcome_has_its_effect<W: World>(db: &W) {
     // As an error, it costs an attempt.
     let retried = fails(db, job(2), |_| Ok(Outcome::Retry)).await.expect("a dead letter");
     assert_eq!(errors(&retried).len(), 2);
@@ -245,7 +245,7 @@ impl<S: jobwright::Store> jobwright::Command<S> for Order {
 }
 
 /// A sender of another version. The job is retried, because a newer node may be able to read it.
-pub(crate) async fn a_payload_nobody_can_read_ends_as_a_dead_letter<W: World>(db: &W) {
+pub(crate) async fn an_unreadable_payload_becomes_a_dead_letter<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone()).config(quick()).command::<Order>().start().await.unwrap();
     let bytes = Payload::Bytes { content_type: "application/json".to_owned(), body: b"{".to_vec() };

@@ -66,7 +66,7 @@ async fn a_group_follows_in_one_place() {
 
 /// A group that never runs out of jobs gives its slot to others from time to time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_group_keeps_nobody_waiting() {
+async fn a_busy_group_does_not_delay_other_jobs() {
     let Some(db) = Pg::<false>::create().await else { return };
     let messages = db.messages().await;
     let stop = Arc::new(AtomicBool::new(false));
@@ -100,7 +100,7 @@ async fn a_busy_group_keeps_nobody_waiting() {
 
 /// The statement fails every time: each outcome is recorded without it, and admission passes start the next jobs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_handed_on_goes_the_old_way() {
+async fn jobs_that_can_not_be_claimed_next_pass_admission() {
     let Some(db) = Pg::<false>::create().await else { return };
     const JOBS: u64 = 20;
     db.raw(
@@ -207,7 +207,7 @@ async fn a_failure_is_recorded_before_the_next_begins() {
 
 /// A job behind one that takes long is blocked again, as if it had not been claimed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stands_behind_a_long_one_is_given_back() {
+async fn jobs_behind_a_long_one_are_blocked_again() {
     let Some(db) = Pg::<false>::create().await else { return };
     let messages = db.messages().await;
     let (gate, jobs) = (Arc::new(Semaphore::new(0)), db.jobs());

@@ -110,7 +110,7 @@ pub(crate) async fn never_more_than_there_is_room_for<W: World>(db: &W) {
 }
 
 /// Slots are free, but other jobs wait already and can't be claimed now: a job sent now is not the next.
-pub(crate) async fn not_past_those_who_wait<W: Refusing>(db: &W) {
+pub(crate) async fn preclaimed_jobs_do_not_overtake_waiting_ones<W: Refusing>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();
     gate.open();

@@ -5,8 +5,6 @@ use jobwright::store::engine::testing::postgres_statement;
 use crate::support::TestDb;
 use crate::support::postgres::Pg;
 
-const LIST: &str = include_str!("../../src/store/postgres/sql/list.sql");
-
 /// Sums the rows read by all nodes of a plan.
 fn rows_read(plan: &serde_json::Value) -> f64 {
     let number = |key: &str| plan[key].as_f64().unwrap_or(0.0);
@@ -47,7 +45,7 @@ async fn a_page_reads_about_a_page_whatever_the_statistics_say() {
         .unwrap();
     // The same settings as on the engine's connections.
     client.batch_execute("set enable_seqscan = off; set enable_bitmapscan = off; set jit = off").await.unwrap();
-    let list = postgres_statement(LIST, db.schema());
+    let list = postgres_statement("list", db.schema());
     let types =
         "uuid[], text[], text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, jsonb, int8, int8";
     client.batch_execute(&format!("prepare list ({types}) as {list}")).await.unwrap();

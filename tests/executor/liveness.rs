@@ -48,7 +48,7 @@ async fn writing<W: World>(
 
 /// A handler keeps its transaction open for several leases. On an embedded database nothing else can write meanwhile, and still both nodes and their
 /// jobs live.
-pub(crate) async fn a_long_transaction_costs_nobody_the_lease<W: World>(db: &W) {
+pub(crate) async fn a_long_transaction_costs_no_node_its_lease<W: World>(db: &W) {
     let (messages, others) = (db.messages().await, db.messages().await);
     let gate = Gate::closed();
     let long = writing::<W>(&messages, "long", LEASE, &gate).await;
@@ -73,7 +73,7 @@ pub(crate) async fn a_long_transaction_costs_nobody_the_lease<W: World>(db: &W) 
 }
 
 /// A clock that is set forward makes every lease look over. No node is declared dead for it.
-pub(crate) async fn a_clock_that_is_set_kills_nobody<W: World>(db: &W) {
+pub(crate) async fn a_clock_change_kills_no_node<W: World>(db: &W) {
     let (messages, others) = (db.messages().await, db.messages().await);
     let gate = Gate::closed();
     // It has just sent a heartbeat, and need not send another during the test.

@@ -17,7 +17,7 @@ use crate::support::{TestDb, eventually};
 const POLL: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_question_finds_what_nobody_told_of() {
+async fn one_query_finds_work_without_hints() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let daily = NewSchedule::new("daily", Schedule::new("24h").unwrap(), note());

@@ -115,7 +115,7 @@ pub(crate) async fn a_middleware_that_fails_an_attempt_rolls_it_back<W: World>(d
 }
 
 /// The handler failed half-way: a middleware that returns `Done` does not commit that half.
-pub(crate) async fn a_middleware_can_not_commit_what_a_handler_did_not<W: World>(db: &W) {
+pub(crate) async fn a_middleware_can_not_commit_for_the_handler<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = noting::<W>(&messages).middleware(Ends(|_: &Job, _| Ok(Outcome::Done))).start().await.unwrap();
     let id = messages.send(NewJob::json("note", &false)).await.unwrap();
@@ -301,7 +301,7 @@ impl std::io::Write for Lines {
 /// A single thread, so that the handler uses the same subscriber.
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn what_a_handler_logs_names_its_job_and_its_trace() {
+async fn log_lines_of_a_handler_name_its_job_and_trace() {
     use crate::support::sqlite::SqliteDb;
 
     let lines = Lines::default();

@@ -57,18 +57,18 @@ cases! {
         dead_letters_with_sealed_errors_are_one_group
         a_schedule_that_is_put_again_is_unchanged_until_the_key_changes
         unique_jobs_are_compared_before_they_are_encoded
-        batches_see_plain_payloads_and_lose_only_what_can_not_be_read
+        batches_see_plain_payloads_and_lose_only_unreadable_ones
     }
     time_to_live {
-        what_nobody_runs_is_a_dead_letter_in_time
-        what_was_claimed_in_time_runs_to_its_end
+        an_unclaimed_job_expires_in_time
+        a_job_claimed_in_time_runs_to_its_end
     }
     middleware {
         middleware_runs_around_handlers_in_the_order_it_was_added
         middleware_sees_a_panic_as_an_error
         a_middleware_that_panics_fails_the_attempt
         a_middleware_that_fails_an_attempt_rolls_it_back
-        a_middleware_can_not_commit_what_a_handler_did_not
+        a_middleware_can_not_commit_for_the_handler
         a_middleware_may_end_a_job_without_its_handler
         middleware_runs_around_each_job_of_a_batch
         a_send_hook_sees_all_that_is_sent_and_may_change_it
@@ -79,40 +79,40 @@ cases! {
     batches {
         a_full_batch_is_one_call_and_one_commit
         a_batch_that_does_not_fill_runs_after_its_wait
-        a_batch_is_never_larger_than_what_may_run
+        a_batch_is_never_larger_than_its_concurrency_allows
         each_job_of_a_batch_ends_by_itself
-        one_failure_rolls_back_what_the_batch_wrote
+        one_failure_rolls_back_the_batch
         a_panic_fails_all_jobs_of_its_batch
         an_error_fails_all_jobs_of_its_batch
         a_timeout_fails_all_jobs_of_its_batch
         a_batch_with_a_job_that_is_no_longer_owned_commits_nothing
-        a_shutdown_runs_what_waits_for_its_batch
+        a_shutdown_runs_jobs_that_wait_for_their_batch
         a_shutdown_without_patience_gives_a_batch_back
         jobs_handed_over_gather_too
         impossible_batches_are_refused
     }
     cancelling {
-        a_handler_is_told_and_may_tidy_up
+        a_cancelled_handler_is_notified_and_may_clean_up
         one_that_does_not_listen_is_dropped
         a_shutdown_ends_the_grace
         the_group_goes_on
         its_id_is_sent_again
-        what_it_wrote_is_rolled_back
+        writes_of_a_cancelled_handler_are_rolled_back
     }
     operators {
         whatever_an_operator_does_is_in_the_audit
         a_dry_run_changes_nothing
         a_rule_is_put_whole
         some_jobs_are_retried
-        overdue_schedules_are_told
-        a_schedule_from_a_clock_that_was_ahead_is_told
+        overdue_schedules_are_reported
+        a_schedule_from_a_clock_that_was_ahead_is_reported
         whether_the_database_is_down_is_known
     }
     conflicts {
         a_conflict_is_run_again_within_its_attempt
         an_endless_conflict_is_a_failure
         a_stop_does_not_wait_for_a_conflict
-        the_classifier_says_what_an_error_means
+        the_classifier_decides_the_meaning_of_an_error
         a_queue_has_a_retry_policy
     }
     terminating {
@@ -125,21 +125,21 @@ cases! {
         a_timeout_waits_for_the_thread
     }
     liveness {
-        a_long_transaction_costs_nobody_the_lease
-        a_clock_that_is_set_kills_nobody
+        a_long_transaction_costs_no_node_its_lease
+        a_clock_change_kills_no_node
         a_forgotten_node_hears_of_it_when_it_claims
     }
     failures {
         an_error_rolls_back_and_is_tried_again
         attempts_end_as_a_dead_letter_with_their_history
-        each_outcome_does_what_it_says
+        each_outcome_has_its_effect
         errors_say_whether_to_try_again
         the_retry_policy_sets_the_delay
         a_panic_is_a_failure_that_names_its_place
         a_panic_before_there_is_a_future_is_one_too
         a_panic_of_a_blocking_handler_is_one_too
         a_timeout_is_a_failure
-        a_payload_nobody_can_read_ends_as_a_dead_letter
+        an_unreadable_payload_becomes_a_dead_letter
         an_attempt_near_the_largest_number_ends_as_a_dead_letter
     }
     not_here {
@@ -161,7 +161,7 @@ cases! {
         an_id_that_is_sent_twice_in_a_commit_runs_once
         with_a_free_slot_there_is_no_claim
         never_more_than_there_is_room_for
-        not_past_those_who_wait
+        preclaimed_jobs_do_not_overtake_waiting_ones
     }
     limits {
         a_free_slot_of_a_kind_is_filled_without_a_poll
@@ -174,9 +174,9 @@ cases! {
     progress_and_results {
         the_next_attempt_goes_on_from_the_checkpoint
         too_much_to_keep_is_refused
-        a_handler_that_lost_its_job_is_told
+        progress_of_a_lost_job_is_refused
         a_result_can_be_waited_for
-        what_left_no_result_is_told_by_the_history
+        the_history_tells_why_a_job_left_no_result
         a_result_is_kept_as_long_as_asked
     }
     refused_outcomes {
@@ -189,7 +189,7 @@ cases! {
         jobs_of_an_alias_find_their_command
         closures_get_the_job
         blocking_handlers_run_beside_others
-        an_unknown_kind_waits_untouched_for_who_knows_it
+        an_unknown_kind_waits_untouched_for_a_node_that_knows_it
         other_queues_are_left_alone
         not_before_it_is_due
         timers_are_promoted_once_by_many_nodes
@@ -210,8 +210,8 @@ cases! {
     }
     stopping {
         a_shutdown_waits_for_its_handlers
-        what_is_sent_while_it_stops_does_not_start_here
-        a_shutdown_releases_what_did_not_finish
+        jobs_sent_during_a_shutdown_do_not_start_here
+        a_shutdown_releases_unfinished_jobs
         after_a_shutdown_nothing_is_claimed
         a_dropped_executor_releases_its_jobs
         a_node_that_left_is_forgotten

@@ -106,7 +106,7 @@ pub(crate) async fn some_jobs_are_retried<W: World>(db: &W) {
 }
 
 /// The longest overdue comes first, and paused ones are not waited for.
-pub(crate) async fn overdue_schedules_are_told<W: World>(db: &W) {
+pub(crate) async fn overdue_schedules_are_reported<W: World>(db: &W) {
     let messages = db.messages().await;
     let schedules = messages.schedules();
     for name in ["a", "b", "c", "paused", "later"] {
@@ -126,7 +126,7 @@ pub(crate) async fn overdue_schedules_are_told<W: World>(db: &W) {
 }
 
 /// Its next occurrence is in a month, though it is due each hour: the clock was ahead when it was computed.
-pub(crate) async fn a_schedule_from_a_clock_that_was_ahead_is_told<W: World>(db: &W) {
+pub(crate) async fn a_schedule_from_a_clock_that_was_ahead_is_reported<W: World>(db: &W) {
     let messages = db.messages().await;
     for name in ["ahead", "right"] {
         messages.schedules().put(hourly(name)).await.unwrap();

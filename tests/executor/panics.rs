@@ -78,7 +78,7 @@ async fn a_helper_that_panicked_begins_again() {
 
 /// The dispatcher may have claimed jobs that were not started.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_whose_dispatcher_panicked_registers_anew() {
+async fn a_node_whose_dispatcher_panicked_registers_again() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let times = panics_at("jobs could not be claimed");
     let executor = CommandExecutor::builder(db.messages().await)

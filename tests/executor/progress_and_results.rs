@@ -73,7 +73,7 @@ pub(crate) async fn too_much_to_keep_is_refused<W: World>(db: &W) {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-pub(crate) async fn a_handler_that_lost_its_job_is_told<W: World>(db: &W) {
+pub(crate) async fn progress_of_a_lost_job_is_refused<W: World>(db: &W) {
     let messages = db.messages().await;
     let told = Arc::new(Mutex::new(None));
     let (said, jobs) = (told.clone(), db.jobs());
@@ -136,7 +136,7 @@ pub(crate) async fn a_result_can_be_waited_for<W: World>(db: &W) {
 }
 
 /// Where the history is kept, the reasons why a job left no result can be told apart, also by a process that keeps no history itself.
-pub(crate) async fn what_left_no_result_is_told_by_the_history<W: World + SqlDb>(db: &W) {
+pub(crate) async fn the_history_tells_why_a_job_left_no_result<W: World + SqlDb>(db: &W) {
     let keeping = async |keep| MessageServices::new(db.remembering(keep).await, &db.config());
     let messages = keeping(Keep::All).await;
     let executor = CommandExecutor::builder(messages.clone())

@@ -9,9 +9,6 @@ use crate::support::environment::{PATIENCE, World, quick};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};
 
-const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
-const CLAIM_COUNTED: &str = include_str!("../../src/store/postgres/sql/claim_counted.sql");
-
 /// The types of its parameters.
 const COUNTED_TYPES: &str = "int8, text, int2[], int8[], int2[], int8[], text[], int8, int4, int8[], text[], text[], text[], int4[], bool, bool, bool";
 
@@ -54,7 +51,7 @@ async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
 async fn a_claim_walks_its_index_whatever_the_statistics_say() {
     let Some(db) = Pg::<false>::create().await else { return };
     let client = db.client().await;
-    let claim = postgres_statement(CLAIM, db.schema());
+    let claim = postgres_statement("claim", db.schema());
     client.batch_execute(SESSION).await.unwrap();
     client.batch_execute("alter table job set (autovacuum_enabled = off)").await.unwrap();
     let check = async |when: &str| {
@@ -89,7 +86,7 @@ async fn a_claim_walks_its_index_whatever_the_statistics_say() {
 async fn a_claim_that_counts_walks_its_indexes_whatever_the_statistics_say() {
     let Some(db) = Pg::<false>::create().await else { return };
     let client = db.client().await;
-    let claim = postgres_statement(CLAIM_COUNTED, db.schema());
+    let claim = postgres_statement("claim_counted", db.schema());
     client.batch_execute(SESSION).await.unwrap();
     client.batch_execute("alter table job set (autovacuum_enabled = off)").await.unwrap();
     let check = async |when: &str| {
@@ -175,7 +172,7 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     for command in session.split("; ") {
         client.batch_execute(command).await.unwrap();
     }
-    let claim = postgres_statement(CLAIM, db.schema());
+    let claim = postgres_statement("claim", db.schema());
     let prepare = format!("prepare claim ({CLAIM_TYPES}) as {claim}");
     client.batch_execute(&prepare).await.unwrap();
     let (before, pages_before) = fewest_reads(&client).await;
@@ -201,25 +198,13 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     assert!(pages_after <= pages_before + 20, "{pages_before} pages before, {pages_after} after");
 }
 
-const BATCHED: [(&str, &str, &str); 6] = [
-    ("complete", "int8, uuid[], int8[]", include_str!("../../src/store/postgres/sql/complete.sql")),
-    ("complete_at", "int8, uuid[], int8[], tid[]", include_str!("../../src/store/postgres/sql/complete_at.sql")),
-    (
-        "complete_holding",
-        "int8, uuid[], int8[], tid[]",
-        include_str!("../../src/store/postgres/sql/complete_holding.sql"),
-    ),
-    (
-        "complete_keyed",
-        "int8, uuid[], int8[], tid[], bool",
-        include_str!("../../src/store/postgres/sql/complete_keyed.sql"),
-    ),
-    (
-        "settle",
-        "int8, uuid[], int8[], text[], int8[], text[], text[]",
-        include_str!("../../src/store/postgres/sql/settle.sql"),
-    ),
-    ("release", "int8, uuid[], int8[], text[], text[]", include_str!("../../src/store/postgres/sql/release.sql")),
+const BATCHED: [(&str, &str); 6] = [
+    ("complete", "int8, uuid[], int8[]"),
+    ("complete_at", "int8, uuid[], int8[], tid[]"),
+    ("complete_holding", "int8, uuid[], int8[], tid[]"),
+    ("complete_keyed", "int8, uuid[], int8[], tid[], bool"),
+    ("settle", "int8, uuid[], int8[], text[], int8[], text[], text[]"),
+    ("release", "int8, uuid[], int8[], text[], text[]"),
 ];
 
 /// Analysed when nothing was owned, a join with the batch would compare each owned row with all of it.
@@ -247,8 +232,8 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
         .collect();
     let array =
         |of: &dyn Fn(&uuid::Uuid) -> String| format!("'{{{}}}'", ids.iter().map(of).collect::<Vec<_>>().join(","));
-    for (name, types, sql) in BATCHED {
-        let sql = postgres_statement(sql, db.schema());
+    for (name, types) in BATCHED {
+        let sql = postgres_statement(name, db.schema());
         client.batch_execute(&format!("prepare {name} ({types}) as {sql}")).await.unwrap();
         let arguments: Vec<String> = types
             .split(", ")
@@ -279,8 +264,6 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
     }
 }
 
-const CLAIM_DELIVERED: &str = include_str!("../../src/store/postgres/sql/claim_delivered.sql");
-
 /// A batch has as many deliveries as one claim takes. The table's statistics say that nothing is owned, or that the table is empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deliveries_find_their_rows_by_id_whatever_the_statistics_say() {
@@ -297,7 +280,7 @@ async fn deliveries_find_their_rows_by_id_whatever_the_statistics_say() {
         )
         .await
         .unwrap();
-    let claim = postgres_statement(CLAIM_DELIVERED, db.schema());
+    let claim = postgres_statement("claim_delivered", db.schema());
     client.batch_execute(&format!("prepare delivered (int8, uuid[], int8[], text[], int4) as {claim}")).await.unwrap();
     let ids: Vec<uuid::Uuid> =
         client.query("select id from job limit 500", &[]).await.unwrap().iter().map(|row| row.get(0)).collect();

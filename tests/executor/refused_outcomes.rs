@@ -229,7 +229,7 @@ pub(crate) async fn one_that_can_not_end_waits_at_its_cost<W: Refusing>(db: &W) 
 /// The job is no longer in flight before the node checks for unknown claims, though the rest of its batch is still being recorded. Otherwise it would
 /// be given back only at the next check, in two minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_even_be_put_off_is_given_back_at_once() {
+async fn a_job_that_can_not_be_postponed_is_released_at_once() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let slow = World::config(&db).call_timeout(Duration::from_secs(120));
     let messages = MessageServices::postgres(&slow).await.unwrap();

@@ -66,7 +66,7 @@ async fn a_copy_in_its_place_ends_it() {
 
 /// After a shutdown was requested, the same call returns no error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_was_told_to_stop_has_no_error() {
+async fn an_executor_that_was_asked_to_stop_has_no_error() {
     let db = SqliteDb::with_ledger().await.unwrap();
     let executor =
         CommandExecutor::builder(db.messages().await).config(quick()).without_handlers().start().await.unwrap();

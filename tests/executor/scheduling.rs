@@ -101,10 +101,6 @@ async fn eventually_or(deadline: Duration, mut holds: impl AsyncFnMut() -> bool)
     false
 }
 
-const NEXT: &str = include_str!("../../src/store/postgres/sql/schedule_next.sql");
-const DUE: &str = include_str!("../../src/store/postgres/sql/schedule_due.sql");
-const LOCK: &str = include_str!("../../src/store/postgres/sql/schedule_lock.sql");
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn looks_at_schedules_walk_the_index_whatever_the_statistics_say() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -120,18 +116,18 @@ async fn looks_at_schedules_walk_the_index_whatever_the_statistics_say() {
         .await
         .unwrap();
     let prepared = [
-        ("next", "", NEXT, "execute next", "schedule_due"),
-        ("due", "(int8)", DUE, "execute due (100)", "schedule_due"),
+        ("next", "", "schedule_next", "execute next", "schedule_due"),
+        ("due", "(int8)", "schedule_due", "execute due (100)", "schedule_due"),
         (
             "lock",
             "(text[], int8[], uuid[], timestamptz[])",
-            LOCK,
+            "schedule_lock",
             "execute lock ('{1,2}', '{0,0}', '{null,null}', '{now,now}')",
             "schedule_pkey",
         ),
     ];
-    for (name, types, sql, ..) in prepared {
-        let sql = postgres_statement(sql, db.schema());
+    for (name, types, statement, ..) in prepared {
+        let sql = postgres_statement(statement, db.schema());
         client.batch_execute(&format!("prepare {name} {types} as {sql}")).await.unwrap();
     }
     for when in ["statistics of an empty table", "analysed"] {

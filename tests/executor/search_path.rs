@@ -167,7 +167,7 @@ const TRAPS: &str = "
         $$ begin insert into loot (who) values (current_user); return '{}'; end $$";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn traps_in_the_search_path_catch_nobody() {
+async fn foreign_objects_in_the_search_path_are_never_called() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let rule = Rule::new(Scope::Queue, "default").rate(1000, Duration::from_secs(10));

@@ -52,7 +52,7 @@ async fn waiting(store: &Jobs) -> Vec<JobId> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_process_begins_behind_what_others_set_aside() {
+async fn each_process_begins_behind_the_rows_that_others_passed() {
     let Some(db) = Pg::<false>::create().await else { return };
     let store = db.jobs();
     let sent = store.send_all(jobs(60)).await;
@@ -100,7 +100,7 @@ async fn a_claim_that_is_filled_before_it_comes_to_the_shared_cursor_leaves_it_w
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_sent_later_is_never_set_aside() {
+async fn jobs_sent_later_are_never_passed_over() {
     let Some(db) = Pg::<false>::create().await else { return };
     let store = db.jobs();
     let sent = store.send_all(jobs(3)).await;
@@ -138,7 +138,7 @@ async fn a_shared_cursor_is_for_claims_of_the_same_rows() {
 
 /// Rows hidden for a delivery stay behind a shared cursor; a claim that includes hidden rows does not begin there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn held_rows_are_not_passed_over_by_who_takes_them() {
+async fn claims_that_include_hidden_rows_do_not_skip_them() {
     let Some(db) = Pg::<false>::create().await else { return };
     let store = db.jobs();
     let sent = store.send_all(jobs(20)).await;

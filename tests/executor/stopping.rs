@@ -49,7 +49,7 @@ pub(crate) async fn a_shutdown_waits_for_its_handlers<W: World>(db: &W) {
 }
 
 /// A slot is free, and nothing waits: before the shutdown the job would start here.
-pub(crate) async fn what_is_sent_while_it_stops_does_not_start_here<W: World>(db: &W) {
+pub(crate) async fn jobs_sent_during_a_shutdown_do_not_start_here<W: World>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();
     let executor = waiting_at::<W>(&messages, 4, &gate).await;
@@ -71,7 +71,7 @@ pub(crate) async fn what_is_sent_while_it_stops_does_not_start_here<W: World>(db
     }
 }
 
-pub(crate) async fn a_shutdown_releases_what_did_not_finish<W: World>(db: &W) {
+pub(crate) async fn a_shutdown_releases_unfinished_jobs<W: World>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();
     let executor = holding::<W>(&messages, 4, &gate).await;

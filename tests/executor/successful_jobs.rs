@@ -163,7 +163,7 @@ pub(crate) async fn blocking_handlers_run_beside_others<W: World>(db: &W) {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().done, 2);
 }
 
-pub(crate) async fn an_unknown_kind_waits_untouched_for_who_knows_it<W: World>(db: &W) {
+pub(crate) async fn an_unknown_kind_waits_untouched_for_a_node_that_knows_it<W: World>(db: &W) {
     let messages = db.messages().await;
     // Best in its queue, so a claim meets it first.
     let unknown = messages.send(NewJob::json("unknown", &()).priority(100)).await.unwrap();

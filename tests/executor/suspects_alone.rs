@@ -90,6 +90,8 @@ pub(crate) async fn nothing_runs_beside_one<W: World>(db: &W) {
 /// Jobs that wait for others to make a batch run as they are: nothing is claimed any more that could join them.
 pub(crate) async fn a_batch_does_not_keep_one_waiting<W: World>(db: &W) {
     let messages = db.messages().await;
+    // Before there is an executor whose monitor could release them first.
+    suspected(db, &messages, 1).await;
     let batches = CommandExecutor::builder(messages.clone())
         .config(quick())
         .queue("default", 4)
@@ -101,7 +103,6 @@ pub(crate) async fn a_batch_does_not_keep_one_waiting<W: World>(db: &W) {
         .unwrap();
     let gathers = messages.send(NewJob::json("gathers", &())).await.unwrap();
     db.reaches(gathers, JobState::Running).await;
-    suspected(db, &messages, 1).await;
     let seen = Arc::new(Seen::default());
     let executor = counting::<W>(&messages, &seen).await;
     crate::support::eventually(Duration::from_secs(45), async || seen.suspects.load(Ordering::SeqCst) == 1).await;

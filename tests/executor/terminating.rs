@@ -73,7 +73,7 @@ async fn cancel<W: World>(db: &W, id: JobId) {
 }
 
 /// Asserts that admission passes find nothing to start, and that the number of handlers does not change.
-async fn nobody_else_begins<W: World>(db: &W, deaf: &Deaf, second: JobId) {
+async fn no_other_job_starts<W: World>(db: &W, deaf: &Deaf, second: JobId) {
     let jobs = db.jobs();
     for _ in 0..5 {
         assert_eq!(jobs.admit_all().await, 0, "something was admitted beside a handler that still runs");
@@ -91,7 +91,7 @@ async fn waits_for_the_handler<W: World>(db: &W, sent: impl Fn() -> NewJob) {
     deaf.begun(1).await;
     let second = messages.send(sent()).await.unwrap();
     cancel(db, first).await;
-    nobody_else_begins(db, &deaf, second).await;
+    no_other_job_starts(db, &deaf, second).await;
     deaf.let_go(1);
     deaf.begun(2).await;
     assert_eq!(deaf.0.ended.load(Ordering::SeqCst), 1);
@@ -126,7 +126,7 @@ pub(crate) async fn a_limit_that_came_later_waits_for_the_handler<W: World>(db: 
     db.jobs().put_rule(&Rule::new(Scope::Kind, "deaf").running(1)).await.unwrap();
     let second = messages.send(NewJob::json("deaf", &2)).await.unwrap();
     cancel(db, first).await;
-    nobody_else_begins(db, &deaf, second).await;
+    no_other_job_starts(db, &deaf, second).await;
     deaf.let_go(2);
     deaf.begun(2).await;
     db.drained().await;
@@ -142,7 +142,7 @@ pub(crate) async fn the_same_id_waits_for_the_handler<W: World>(db: &W) {
     deaf.begun(1).await;
     cancel(db, id).await;
     assert_eq!(messages.send(NewJob::json("deaf", &2).id(id).exclusive("g")).await.unwrap(), id);
-    nobody_else_begins(db, &deaf, id).await;
+    no_other_job_starts(db, &deaf, id).await;
     deaf.let_go(1);
     deaf.begun(2).await;
     deaf.let_go(2);
@@ -160,7 +160,7 @@ pub(crate) async fn a_node_that_leaves_frees_the_group<W: World>(db: &W) {
     deaf.begun(1).await;
     let second = messages.send(NewJob::json("deaf", &2).exclusive("g")).await.unwrap();
     cancel(db, first).await;
-    nobody_else_begins(db, &deaf, second).await;
+    no_other_job_starts(db, &deaf, second).await;
     // Its thread still runs: it can't be waited for.
     drop(executor);
     let other = start(db, quick(), &deaf).await;
@@ -192,7 +192,7 @@ pub(crate) async fn a_timeout_waits_for_the_thread<W: World>(db: &W) {
     db.reaches(second, JobState::Blocked).await;
     // Many times its timeout.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    nobody_else_begins(db, &deaf, second).await;
+    no_other_job_starts(db, &deaf, second).await;
     assert_eq!(db.jobs().state(first).await, Some(JobState::Running));
     deaf.let_go(2);
     deaf.begun(2).await;

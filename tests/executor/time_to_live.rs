@@ -8,7 +8,7 @@ use jobwright::{CommandExecutor, NewJob, Outcome};
 use crate::support::environment::{Gate, World, patient};
 
 /// Polling would take an hour: the send itself notifies that there is something to expire.
-pub(crate) async fn what_nobody_runs_is_a_dead_letter_in_time<W: World>(db: &W) {
+pub(crate) async fn an_unclaimed_job_expires_in_time<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone())
         .config(patient())
@@ -28,7 +28,7 @@ pub(crate) async fn what_nobody_runs_is_a_dead_letter_in_time<W: World>(db: &W) 
 }
 
 /// The time to live ends while the job runs, and it completes nevertheless.
-pub(crate) async fn what_was_claimed_in_time_runs_to_its_end<W: World>(db: &W) {
+pub(crate) async fn a_job_claimed_in_time_runs_to_its_end<W: World>(db: &W) {
     let messages = db.messages().await;
     let (begun, gate) = (Gate::closed(), Gate::closed());
     let (begins, waits) = (begun.clone(), gate.clone());

@@ -38,7 +38,7 @@ fn rows() -> u64 {
 /// only, lets the others pass, and tries again. Rows are filled in while the service goes on: this build knows nothing of the column, and its
 /// prepared statements stay good.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_waits_for_a_long_reader_and_stops_nobody() {
+async fn a_schema_change_waits_for_a_long_reader_without_blocking_others() {
     let Some(db) = Pg::<false>::with_ledger().await.map(Arc::new) else { return };
     for (queue, rows) in [("elsewhere", 10_000), ("large", rows())] {
         // In parts: the server cuts off what takes longer than a minute.

@@ -131,7 +131,7 @@ async fn without_a_wake_up_polling_finds_it() {
 
 /// The promoter of timers sleeps until the next timer it knows of, and here it knows of none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_back_is_told_to_who_moves_timers() {
+async fn failed_jobs_wake_the_timer_task() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let runs = AtomicU32::new(0);
@@ -158,7 +158,7 @@ async fn what_comes_back_is_told_to_who_moves_timers() {
 
 /// Waits until no executor has polled for a while. A second after each poll, another scans from the start of the queue, which would find jobs that no
 /// hint announced.
-async fn nobody_looks(db: &Pg<false>) {
+async fn polls_have_paused(db: &Pg<false>) {
     db.raw(
         "create sequence {schema}.looks;
          create function {schema}.look() returns trigger language plpgsql as
@@ -180,7 +180,7 @@ async fn nobody_looks(db: &Pg<false>) {
 
 /// A node that shuts down cleanly owns nothing afterwards; other nodes are woken by its outcomes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_hear_of_what_a_shutdown_gives_back() {
+async fn jobs_released_by_a_shutdown_wake_other_nodes() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let leaves = CommandExecutor::builder(messages.clone())
@@ -203,7 +203,7 @@ async fn others_hear_of_what_a_shutdown_gives_back() {
     let elsewhere = db.messages().await;
     send_notes(&elsewhere, 1).await;
     eventually(PATIENCE, async || db.jobs().all().await.len() == 1).await;
-    nobody_looks(&db).await;
+    polls_have_paused(&db).await;
     let left = leaves.shutdown(Duration::ZERO).await.unwrap();
     assert_eq!((left.released, left.in_flight), (1, 0));
     db.gone(ids[0]).await;
@@ -212,7 +212,7 @@ async fn others_hear_of_what_a_shutdown_gives_back() {
 
 /// The monitor of a node that waits for hints releases them, and no other process would announce it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_node_held_is_told_to_who_waits() {
+async fn jobs_of_a_dead_node_wake_waiting_nodes() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let config = lease(6).poll_interval(patient().poll_interval);
@@ -228,7 +228,7 @@ async fn what_a_dead_node_held_is_told_to_who_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_external_worker_let_go_is_told_to_who_waits() {
+async fn jobs_released_by_an_external_worker_wake_waiting_nodes() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     // Without hints, the monitor checks for late nodes every twelve leases.
@@ -244,7 +244,7 @@ async fn what_an_external_worker_let_go_is_told_to_who_waits() {
 
 /// Hints sent while it did not listen are lost, so it assumes the worst.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_sent_while_nobody_listened_is_found_when_it_listens_again() {
+async fn jobs_sent_while_the_listener_was_down_are_found_when_it_returns() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let proxy = Proxy::start(db.address()).await;
     let messages = MessageServices::postgres(&db.config_by(proxy.address)).await.unwrap();
@@ -252,7 +252,7 @@ async fn what_was_sent_while_nobody_listened_is_found_when_it_listens_again() {
     let elsewhere = db.messages().await;
     send_notes(&elsewhere, 1).await;
     db.drained().await;
-    nobody_looks(&db).await;
+    polls_have_paused(&db).await;
     proxy.down();
     let client = db.client().await;
     let listeners = format!(
@@ -274,7 +274,7 @@ async fn a_flood_of_hints_by_a_stranger_costs_few_looks() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let executor = asleep::<Pg<false>>(&messages).await;
-    nobody_looks(&db).await;
+    polls_have_paused(&db).await;
     let client = db.client().await;
     let looks = async || client.query_one("select last_value from looks", &[]).await.unwrap().get::<_, i64>(0);
     let before = looks().await;

@@ -59,7 +59,7 @@ async fn send<W: World>(messages: &MessageServices<W::Store>) -> Vec<JobId> {
 }
 
 /// Steps of an hour: forward, back, behind the true time and forward again. There are more than the number of deaths that causes a quarantine.
-async fn nobody_minds_the_steps<W: World>(db: W, count: usize) {
+async fn clock_steps_change_nothing<W: World>(db: W, count: usize) {
     let (clock, overlapped) = (FakedClock::right(), Sign::new());
     let messages = db.messages().await;
     let mut workers = workers(&db, count, &clock, &overlapped);
@@ -86,13 +86,13 @@ async fn nobody_minds_the_steps<W: World>(db: W, count: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_hosts_clock_steps_under_workers_on_an_embedded_database() {
     let Some(db) = SqliteDb::with_ledger().await else { return };
-    nobody_minds_the_steps(db, 3).await;
+    clock_steps_change_nothing(db, 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clock_of_a_worker_steps() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    nobody_minds_the_steps(db, 2).await;
+    clock_steps_change_nothing(db, 2).await;
 }
 
 /// The server's own clock, by which everything is due: no node dies of its steps, and schedules and rates go on, forward and back.

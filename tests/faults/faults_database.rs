@@ -75,7 +75,7 @@ impl Producer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_there_at_start_is_said_soon_and_without_the_password() {
+async fn an_unreachable_server_is_reported_soon_and_without_the_password() {
     // A port that was just closed, and one that accepts connections and never answers.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -269,7 +269,7 @@ async fn a_statement_that_takes_too_long_is_ended() {
 
 /// Debian's `PgBouncer` crashes when a client disconnects before its cancel request was answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_cancels_a_statement_does_not_hang_up_before_the_server_has_heard() {
+async fn a_cancelled_statements_connection_stays_until_the_server_has_read_the_request() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let proxy = Proxy::start(db.address()).await;
     let here = proxy.address.to_string();

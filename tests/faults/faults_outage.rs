@@ -81,7 +81,7 @@ async fn a_stop_of_the_server_is_two_lines() {
 
 /// A network that drops everything: some statement's missing answer comes first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_falls_silent_is_told_of_once() {
+async fn a_silent_server_is_logged_once() {
     let logs = Logs::capture();
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let proxy = Proxy::start(db.address()).await;

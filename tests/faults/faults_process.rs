@@ -14,7 +14,7 @@ use crate::support::sqlite::SqliteDb;
 use crate::support::{TestDb, eventually};
 
 /// Kills a worker while it holds `held` jobs, some with writes in open transactions, and completes others.
-async fn killed_with_jobs_in_hand<W: World>(db: &W, held: usize, in_transactions: usize) {
+async fn killed_with_running_jobs<W: World>(db: &W, held: usize, in_transactions: usize) {
     let messages = db.messages().await;
     let mut ids = send::<W>(&messages, Does::NoteThenWait, in_transactions).await;
     ids.extend(send::<W>(&messages, Does::WaitThenNote, held - in_transactions).await);
@@ -45,9 +45,9 @@ async fn killed_with_jobs_in_hand<W: World>(db: &W, held: usize, in_transactions
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kill_9_with_a_thousand_jobs_in_hand() {
+async fn kill_9_with_a_thousand_running_jobs() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    killed_with_jobs_in_hand(&db, 1000, 6).await;
+    killed_with_running_jobs(&db, 1000, 6).await;
 }
 
 /// Two processes share a file.
@@ -56,7 +56,7 @@ async fn kill_9_with_a_thousand_jobs_in_hand() {
 async fn kill_9_on_an_embedded_database() {
     let db = SqliteDb::with_ledger().await.unwrap();
     // One writer at a time: an open transaction would block the others, so there is only one, at the end.
-    killed_with_jobs_in_hand(&db, 200, 0).await;
+    killed_with_running_jobs(&db, 200, 0).await;
 }
 
 /// The write lock of a killed process does not outlive it, and its write is undone.
@@ -172,7 +172,7 @@ async fn a_job_that_aborts_its_process_ends_as_a_dead_letter() {
 
 /// A kind without a handler loses no attempt, however many workers come and go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kill_9_leaves_kinds_nobody_knew_untouched() {
+async fn kill_9_leaves_unknown_kinds_untouched() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let unknown = messages.send(NewJob::json("unknown", &1)).await.unwrap();

@@ -84,7 +84,7 @@ impl CutOff {
 
 /// The database answers nobody for longer than a lease, so nobody declares anybody dead. The handlers ended meanwhile, and none starts again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_known_when_the_lease_is_lost_is_recorded() {
+async fn outcomes_known_when_the_lease_is_lost_are_recorded() {
     let Some(cut) = CutOff::with_a_lease_of(3).await else { return };
     let CutOff { db, proxy, starts, executor } = cut;
     eventually(PATIENCE, async || starts.returned.load(Ordering::SeqCst) == JOBS).await;

@@ -341,7 +341,7 @@ async fn what_no_constraint_knows() {
 
 /// What a sender's grants let in once, and what it stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_statement_could_carry_on_is_refused() {
+async fn rows_that_no_statement_could_process_are_refused() {
     let Some(db) = Pg::<false>::create().await else { return };
     let client = db.client().await;
     let refused = async |insert: String| {

@@ -150,7 +150,7 @@ async fn a_bomb_that_is_set_aside_holds_nothing() {
 
 /// The server could send these, but that takes longer than a claim may take: 983 MB each.
 #[tokio::test]
-async fn what_takes_too_long_to_send_keeps_nothing_back() {
+async fn payloads_that_take_too_long_to_send_block_no_other_job() {
     let range = Range::laid().await;
     let lay = "update {schema}.job set payload = ('[' || repeat('1e-16383,', 60000) || '1]')::jsonb";
     let (near, far) = (range.sent[1], range.sent[3]);
@@ -259,7 +259,7 @@ async fn a_worker_runs_the_good_ones_among_bombs() {
 
 /// An operator deletes it and its sender sends the same id again, just before it is dead-lettered: the new job has the version of the old one.
 #[tokio::test]
-async fn what_is_sent_anew_by_the_same_id_is_not_buried() {
+async fn a_job_sent_again_with_the_same_id_is_not_dead_lettered() {
     let range = Range::laid().await;
     let (bomb, good) = (range.sent[1], range.sent[0]);
     let held = range.db.hold("lock table {schema}.dead_letter_job in access exclusive mode").await;

@@ -111,7 +111,7 @@ impl Broker {
     }
 
     /// Does the same over another connection: a failure may have closed this one.
-    async fn clear_anew(&self) -> lapin::Result<()> {
+    async fn clear_again(&self) -> lapin::Result<()> {
         let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
         self.delete(&connection.create_channel().await?).await?;
         connection.close(200, "done".into()).await
@@ -122,7 +122,7 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let clear = tokio::time::timeout(PATIENCE, self.clear_anew());
+            let clear = tokio::time::timeout(PATIENCE, self.clear_again());
             let _ = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(clear));
         }
     }

@@ -22,7 +22,7 @@ fn job(kind: &str) -> NewJob {
 }
 
 /// Every way a job can end is recorded, and its result reaches the client that asked for it.
-pub(crate) async fn keeps_what_workers_report(stage: &Stage) {
+pub(crate) async fn keeps_the_reports_of_workers(stage: &Stage) {
     let site = Site::set(&stage.broker).await;
     let answers = format!("{}.answers", stage.broker.prefix);
     stage.broker.declare(&answers).await;
@@ -105,7 +105,7 @@ pub(crate) async fn keeps_a_long_job_with_its_worker(stage: &Stage) {
 
 /// A worker is killed in the middle: its job is handed out again after its lease, and done by a program in the other language. A copy of the first
 /// hand-out that the broker kept is done too, and its report refused.
-pub(crate) async fn hands_out_again_what_a_killed_worker_had(stage: &Stage) {
+pub(crate) async fn hands_out_the_jobs_of_a_killed_worker_again(stage: &Stage) {
     let site = Site::set(&stage.broker).await;
     let node = site.hands_out(Duration::from_secs(4)).await;
     let id = site.messages.send(job("slow").header("seconds", "2")).await.unwrap();
@@ -135,7 +135,7 @@ pub(crate) async fn hands_out_again_what_a_killed_worker_had(stage: &Stage) {
 }
 
 /// A worker is killed in the middle while another waits: that one, in the other language, gets the job at once, as the same hand-out.
-pub(crate) async fn passes_on_what_a_killed_worker_had(stage: &Stage) {
+pub(crate) async fn passes_on_the_jobs_of_a_killed_worker(stage: &Stage) {
     let site = Site::set(&stage.broker).await;
     let node = site.hands_out(LONG).await;
     let id = site.messages.send(job("slow").header("seconds", "2")).await.unwrap();

@@ -29,31 +29,31 @@ macro_rules! languages {
 
 languages! {
     java = Java {
-        producers::submits_what_we_read
-        producers::says_what_is_missing
-        workers::reads_what_we_send_and_reports
-        workers::says_what_is_missing_to_work
-        submissions::runs_once_what_is_submitted_twice
-        external_jobs::keeps_what_workers_report
+        producers::submits_jobs_that_we_read
+        producers::missing_parts_are_named
+        workers::reads_our_messages_and_reports
+        workers::names_the_missing_tools
+        submissions::a_job_submitted_twice_runs_once
+        external_jobs::keeps_the_reports_of_workers
         external_jobs::keeps_a_long_job_with_its_worker
-        external_jobs::hands_out_again_what_a_killed_worker_had
-        external_jobs::passes_on_what_a_killed_worker_had
+        external_jobs::hands_out_the_jobs_of_a_killed_worker_again
+        external_jobs::passes_on_the_jobs_of_a_killed_worker
         external_jobs::takes_in_from_one_and_hands_out_to_the_other
-        sealed::opens_what_we_seal_and_seals_what_we_open
-        sealed::refuses_what_was_sealed_for_something_else
+        sealed::opens_our_sealed_payloads_and_seals_payloads_that_we_open
+        sealed::refuses_payloads_sealed_for_another_job
     }
     python = Python {
-        producers::submits_what_we_read
-        producers::says_what_is_missing
-        workers::reads_what_we_send_and_reports
-        workers::says_what_is_missing_to_work
-        submissions::runs_once_what_is_submitted_twice
-        external_jobs::keeps_what_workers_report
+        producers::submits_jobs_that_we_read
+        producers::missing_parts_are_named
+        workers::reads_our_messages_and_reports
+        workers::names_the_missing_tools
+        submissions::a_job_submitted_twice_runs_once
+        external_jobs::keeps_the_reports_of_workers
         external_jobs::keeps_a_long_job_with_its_worker
-        external_jobs::hands_out_again_what_a_killed_worker_had
-        external_jobs::passes_on_what_a_killed_worker_had
+        external_jobs::hands_out_the_jobs_of_a_killed_worker_again
+        external_jobs::passes_on_the_jobs_of_a_killed_worker
         external_jobs::takes_in_from_one_and_hands_out_to_the_other
-        sealed::opens_what_we_seal_and_seals_what_we_open
-        sealed::refuses_what_was_sealed_for_something_else
+        sealed::opens_our_sealed_payloads_and_seals_payloads_that_we_open
+        sealed::refuses_payloads_sealed_for_another_job
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::interop::programs::Stage;
 
 /// Jobs are submitted twice under the same ids, as after a failure: they are identical to the byte.
-pub(crate) async fn submits_what_we_read(stage: &Stage) {
+pub(crate) async fn submits_jobs_that_we_read(stage: &Stage) {
     let submit = stage.broker.names.submit();
     stage.broker.declare(&submit).await;
     let mut rounds = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) async fn submits_what_we_read(stage: &Stage) {
     assert_eq!(ids.len(), 3);
 }
 
-pub(crate) async fn says_what_is_missing(stage: &Stage) {
+pub(crate) async fn missing_parts_are_named(stage: &Stage) {
     // No queue: nothing may be reported as sent.
     let ended = stage.run("producer", &["kind", "1"]).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");

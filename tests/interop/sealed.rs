@@ -26,7 +26,7 @@ async fn run(stage: &Stage, arguments: &[&str], input: &[u8]) -> Ended {
     Ended { code: ended.status.code(), lines, errors: String::from_utf8_lossy(&ended.stderr).into_owned() }
 }
 
-pub(crate) async fn opens_what_we_seal_and_seals_what_we_open(stage: &Stage) {
+pub(crate) async fn opens_our_sealed_payloads_and_seals_payloads_that_we_open(stage: &Stage) {
     let label = Label::new(ContentKind::Payload, "pay \"it\"");
     let plain = Payload::json(&format!("Grüezi {}", JobId::new())).unwrap();
     let sealed = seal().encode(plain.clone(), label).unwrap();
@@ -38,7 +38,7 @@ pub(crate) async fn opens_what_we_seal_and_seals_what_we_open(stage: &Stage) {
     assert_eq!(seal().decode(theirs, label).unwrap(), plain);
 }
 
-pub(crate) async fn refuses_what_was_sealed_for_something_else(stage: &Stage) {
+pub(crate) async fn refuses_payloads_sealed_for_another_job(stage: &Stage) {
     let sealed = seal().encode(Payload::text("x"), Label::new(ContentKind::Payload, "pay")).unwrap();
     for (kind, part) in [("refund", "payload"), ("pay", "result")] {
         let refused = run(stage, &["open", kind, part], sealed.as_bytes()).await;

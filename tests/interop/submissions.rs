@@ -12,7 +12,7 @@ use crate::support::{environment::PATIENCE, eventually};
 const JOBS: usize = 20;
 
 /// Each took effect once with its program's content, though it was submitted twice.
-pub(crate) async fn runs_once_what_is_submitted_twice(stage: &Stage) {
+pub(crate) async fn a_job_submitted_twice_runs_once(stage: &Stage) {
     let site = Site::set(&stage.broker).await;
     let node = site.runs("send-invoice").await;
     let (name, ids) = (stage.language.name(), &stage.broker.prefix);

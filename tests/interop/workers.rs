@@ -11,7 +11,7 @@ fn job(kind: &str) -> Job {
 }
 
 /// Every way a job can end, each reported once, and nothing left at the broker.
-pub(crate) async fn reads_what_we_send_and_reports(stage: &Stage) {
+pub(crate) async fn reads_our_messages_and_reports(stage: &Stage) {
     let broker = &stage.broker;
     let (work, reply) = (broker.names.external("printing"), broker.names.reply());
     broker.declare(&work).await;
@@ -54,7 +54,7 @@ pub(crate) async fn reads_what_we_send_and_reports(stage: &Stage) {
     assert_eq!(broker.waiting(&work).await, 0);
 }
 
-pub(crate) async fn says_what_is_missing_to_work(stage: &Stage) {
+pub(crate) async fn names_the_missing_tools(stage: &Stage) {
     let ended = stage.run("worker", &["printing"]).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.errors.contains("working failed"), "{ended:?}");

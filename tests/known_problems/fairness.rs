@@ -85,7 +85,7 @@ pub(crate) async fn a_noisy_tenant_does_not_hold_up_others<W: World>(db: &W) {
 
 /// In those engines a job whose group is taken is locked, given back and locked again by every node, as fast as they can. Here it is left alone: no
 /// node claims it, so its version stays, while fifty others pass.
-pub(crate) async fn a_busy_group_makes_nobody_spin<W: World>(db: &W) {
+pub(crate) async fn a_busy_group_makes_no_node_spin<W: World>(db: &W) {
     let gate = Gate::closed();
     let executors =
         [builder(db, 4, &gate).await.start().await.unwrap(), builder(db, 4, &gate).await.start().await.unwrap()];
@@ -193,7 +193,7 @@ pub(crate) async fn a_conflict_does_not_repeat_a_call_that_was_kept<W: World>(db
 }
 
 /// In those engines a locked row may be running, or wait in memory, or belong to a node that no longer exists.
-pub(crate) async fn who_runs_what_since_when_can_be_asked<W: World>(db: &W) {
+pub(crate) async fn running_jobs_their_nodes_and_start_times_are_listed<W: World>(db: &W) {
     let gate = Gate::closed();
     let config = steady().name("billing");
     let executor = builder(db, 3, &gate).await.config(config).start().await.unwrap();

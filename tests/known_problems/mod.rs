@@ -16,10 +16,10 @@ cases! {
     fairness {
         a_busy_node_leaves_the_rest_to_others
         a_noisy_tenant_does_not_hold_up_others
-        a_busy_group_makes_nobody_spin
+        a_busy_group_makes_no_node_spin
         branches_that_meet_in_a_group_do_not_collide
         a_conflict_does_not_repeat_a_call_that_was_kept
-        who_runs_what_since_when_can_be_asked
+        running_jobs_their_nodes_and_start_times_are_listed
         with_the_defaults_jobs_run_by_the_hundred
     }
     stopping {

@@ -7,10 +7,9 @@ use jobwright::store::engine::{ClaimRequest, Preclaim, Verdict};
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{ClaimNumber, ErrorKind, Fence, JobId, NewJob, NodeId};
 use jobwright_model::check;
-use jobwright_model::claims::{
-    ATTEMPTS, Action, Bounds, Claims, Fate, Faults, Held, Phase, Progress, Request, Row, State,
-};
-use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
+use jobwright_model::claims::{ATTEMPTS, Action, Bounds, Claims, Fate, Held, Phase, Progress, Request, Row, State};
+use jobwright_model::kernel::{Faults, index};
+use jobwright_model::vocabulary::{Promise, Rules, Steps as _, Subject as _};
 use serde_json::json;
 
 use crate::model_replay::play::{Player, Result, play, processes, same};
@@ -18,7 +17,7 @@ use crate::support::jobs::message;
 use crate::support::{Jobs, TestDb};
 
 fn claims(rules: Rules, claims: u8, faults: u8, only: Option<Promise>) -> Claims {
-    let faults = Faults { crashes: faults, deaths: faults, lost: faults };
+    let faults = Faults { crashes: faults, deaths: faults, lost: faults, ..Faults::NONE };
     Claims { rules, bounds: Bounds { jobs: 2, sends: 2, processes: 2, claims, faults }, only }
 }
 

@@ -6,8 +6,9 @@ use jobwright::store::engine::{Extension, ExternalDone, Settlement, Verdict};
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{Fence, HandOutNumber, JobId, NewJob};
 use jobwright_model::check;
-use jobwright_model::external::{ATTEMPTS, Action, Copy, External, Faults, State};
-use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
+use jobwright_model::external::{ATTEMPTS, Action, Copy, External, State};
+use jobwright_model::kernel::{Faults, index};
+use jobwright_model::vocabulary::{Promise, Rules, Steps as _, Subject as _};
 use serde_json::json;
 
 use crate::model_replay::play::{Player, Result, play, processes, same};
@@ -18,7 +19,7 @@ use crate::support::{Jobs, TestDb};
 const NODES: usize = 2;
 
 fn external(rules: Rules, jobs: u8, hand_outs: u8, network: u8, only: Option<Promise>) -> External {
-    External { rules, jobs, sends: 2, hand_outs, faults: Faults { network, forgets: 0 }, only }
+    External { rules, jobs, sends: 2, hand_outs, faults: Faults { network, ..Faults::NONE }, only }
 }
 
 pub(crate) async fn random_paths<T: TestDb>(db: &T) {

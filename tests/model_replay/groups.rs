@@ -6,8 +6,9 @@ use jobwright::store::engine::{AdmitRequest, ClaimRequest, Verdict};
 use jobwright::store::{JobFilter, JobState, Rule, Scope};
 use jobwright::{ClaimNumber, Fence, JobId, NewJob, NodeId};
 use jobwright_model::check;
-use jobwright_model::groups::{ATTEMPTS, Action, Faults, Groups, JOBS, PROCESSES, RowState, State};
-use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
+use jobwright_model::groups::{ATTEMPTS, Action, Groups, JOBS, PROCESSES, RowState, State};
+use jobwright_model::kernel::{Faults, index};
+use jobwright_model::vocabulary::{Promise, Rules, Steps as _, Subject as _};
 use serde_json::json;
 
 use crate::model_replay::play::{Player, Result, play, processes, same};
@@ -15,7 +16,7 @@ use crate::support::jobs::message;
 use crate::support::{Jobs, SqlDb};
 
 fn groups(rules: Rules, jobs: u8, limit: usize, claims: u8, faults: u8, only: Option<Promise>) -> Groups {
-    let faults = Faults { crashes: faults, fences: faults, lost: faults };
+    let faults = Faults { crashes: faults, deaths: faults, lost: faults, ..Faults::NONE };
     Groups { rules, jobs, limit, sends: 2, claims, faults, only }
 }
 
@@ -238,7 +239,7 @@ impl<T: SqlDb> Player for Permits<'_, T> {
                 let cancelled = self.store.cancel(&JobFilter::ids([self.ids[index(job)]]), false).await;
                 same("cancelled", cancelled.unwrap().total(), 1)?;
                 let place = before.rows[index(job)].expect("it is cancelled").place;
-                if matches!(place, RowState::Owned { node, .. } if before.dead >> node & 1 == 1) {
+                if matches!(place, RowState::Owned { node, .. } if before.nodes.is_dead(node)) {
                     // A store leaves nothing of a job whose node is known to be dead; the model frees it next.
                     self.release().await;
                 }

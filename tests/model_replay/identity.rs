@@ -11,7 +11,8 @@ use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Job, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::identity::{ATTEMPTS, Action, Identity, Innocent, SENDERS, Sender, State, Table};
-use jobwright_model::vocabulary::{Promise, Rules, Subject as _, index};
+use jobwright_model::kernel::index;
+use jobwright_model::vocabulary::{Promise, Rules, Steps as _, Subject as _};
 use serde_json::json;
 
 use crate::model_replay::play::{Player, Result, play, same};

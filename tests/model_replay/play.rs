@@ -2,7 +2,7 @@
 
 use jobwright::store::Store as _;
 use jobwright_model::check;
-use jobwright_model::vocabulary::Subject;
+use jobwright_model::vocabulary::{Steps, Subject};
 
 use crate::support::seeded_random::Chance;
 use crate::support::{Jobs, TestDb};
@@ -16,8 +16,8 @@ const REPAIR: usize = 200;
 /// The error describes the difference.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-type StateOf<P> = <<P as Player>::Subject as Subject>::State;
-type ActionOf<P> = <<P as Player>::Subject as Subject>::Action;
+type StateOf<P> = <<P as Player>::Subject as Steps>::State;
+type ActionOf<P> = <<P as Player>::Subject as Steps>::Action;
 
 /// Applies a model's actions to a store, and compares.
 pub(crate) trait Player {

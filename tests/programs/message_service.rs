@@ -38,7 +38,7 @@ async fn audited(messages: &MessageServices<Sqlite>) -> Result<String> {
 }
 
 #[tokio::test]
-async fn what_commits_is_audited_and_what_rolls_back_is_not() -> std::result::Result<(), Box<dyn std::error::Error>> {
+async fn only_committed_sends_are_audited() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let directory = Directory::new()?;
     let messages = MessageServices::sqlite(&DatabaseConfig::url(directory.url())).await?;
     let mut cx = messages.begin();

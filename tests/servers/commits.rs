@@ -126,7 +126,7 @@ async fn a_lost_answer_is_no_success_while_the_standby_is_away() {
 
 /// A commit that may be in progress is not cancelled at its deadline, since that could leave it on this server only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_be_committing_is_never_cancelled() {
+async fn a_statement_that_may_be_committing_is_never_cancelled() {
     if postgres_url().is_none() {
         return;
     }

@@ -58,7 +58,7 @@ async fn a_host_that_is_silent_costs_its_bound_and_the_next_is_tried() {
 
 /// Without a deadline in the URL the configuration's applies; with one the URL's does.
 #[tokio::test]
-async fn each_host_has_its_bound_and_its_reason_is_told() {
+async fn each_host_has_its_time_limit_and_its_reason_is_reported() {
     let (silent, nobody) = (Silent::start().await, closed().await);
     let url = format!("postgres://u@{},{nobody}/d", silent.address);
     let config = DatabaseConfig::url(&url).connect_timeout(Duration::from_millis(300));

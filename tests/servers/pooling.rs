@@ -56,7 +56,7 @@ impl Drop for Pooler {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pooler_of_statements_is_refused_with_what_to_do() {
+async fn statement_pooling_is_refused_with_a_remedy() {
     let Some(db) = Pg::<false>::create().await else { return };
     let pooler = Pooler::before(&db.address()).await;
     let config = |pgbouncer| {

@@ -57,7 +57,7 @@ pub(crate) enum Op {
         kinds: Option<Vec<usize>>,
     },
     /// Deliveries that will not arrive.
-    Unhold {
+    Unhide {
         jobs: Vec<usize>,
     },
     HandOut {
@@ -220,7 +220,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(node, queue, kinds, limit, part, include_hidden)| Op::Claim { node, queue, kinds, limit, part, include_hidden }),
         3 => (0..=NODES * 4, vec((0_usize..20, prop::bool::weighted(0.2)), 1..5), option::weighted(0.2, vec(0..KINDS.len(), 0..3)))
             .prop_map(|(node, jobs, kinds)| Op::Deliver { node, jobs, kinds }),
-        1 => vec(0_usize..20, 1..4).prop_map(|jobs| Op::Unhold { jobs }),
+        1 => vec(0_usize..20, 1..4).prop_map(|jobs| Op::Unhide { jobs }),
         3 => (0..QUEUES.len(), 1_usize..4).prop_map(|(queue, limit)| Op::HandOut { queue, limit }),
         1 => vec(claim(), 1..4).prop_map(|outs| Op::TakeBack { outs }),
         1 => vec(claim(), 1..4).prop_map(|outs| Op::CompleteExternal { outs }),

@@ -197,7 +197,7 @@ impl Player {
                 Ok(false)
             }
             Op::Deliver { node, jobs, kinds } => self.deliver(self.anyone(*node), jobs, kinds.as_deref(), before).await,
-            Op::Unhold { jobs } => self.unhide(jobs, before).await,
+            Op::Unhide { jobs } => self.unhide(jobs, before).await,
             Op::HandOut { queue, limit } => self.hand_out(*queue, *limit).await,
             Op::TakeBack { outs } => self.take_back(outs).await,
             Op::CompleteExternal { outs } => self.complete_external(outs, before).await,

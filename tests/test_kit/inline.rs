@@ -21,7 +21,7 @@ pub(crate) async fn a_commit_returns_after_its_jobs_have_run<S: Kit>(db: &TestDa
     assert_eq!(summary.expect_done().done(), 4);
 }
 
-pub(crate) async fn what_is_rolled_back_does_not_run<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn rolled_back_jobs_do_not_run<S: Kit>(db: &TestDatabase<S>) {
     S::create_ledger(db).await;
     let inline = db.inline(noting).await.unwrap();
     let mut cx = inline.messages().begin();
@@ -32,7 +32,7 @@ pub(crate) async fn what_is_rolled_back_does_not_run<S: Kit>(db: &TestDatabase<S
 }
 
 /// The commit has succeeded: the caller learns that, and the test learns of the failure.
-pub(crate) async fn a_failing_job_fails_no_commit_and_is_told_at_the_end<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn a_failing_job_fails_no_commit_and_is_reported_at_the_end<S: Kit>(db: &TestDatabase<S>) {
     S::create_ledger(db).await;
     let inline = db.inline(noting).await.unwrap();
     inline.messages().send(note("dead")).await.unwrap();
@@ -66,7 +66,7 @@ pub(crate) async fn a_handler_that_commits_by_itself_does_not_wait_for_itself<S:
     assert_eq!(kinds, ["outer", "inner"]);
 }
 
-pub(crate) async fn an_endless_chain_is_told_at_the_end<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn an_endless_chain_is_reported_at_the_end<S: Kit>(db: &TestDatabase<S>) {
     let inline = db
         .inline(|executor| {
             executor.handle_with("again", |cx| {

@@ -43,16 +43,16 @@ cases! {
     }
     inline {
         a_commit_returns_after_its_jobs_have_run
-        what_is_rolled_back_does_not_run
-        a_failing_job_fails_no_commit_and_is_told_at_the_end
+        rolled_back_jobs_do_not_run
+        a_failing_job_fails_no_commit_and_is_reported_at_the_end
         a_handler_that_commits_by_itself_does_not_wait_for_itself
-        an_endless_chain_is_told_at_the_end
+        an_endless_chain_is_reported_at_the_end
     }
     running {
-        a_drain_runs_what_waits_and_what_that_sends
-        failures_are_told_and_recorded
+        a_drain_runs_waiting_jobs_and_the_jobs_they_send
+        failures_are_reported_and_recorded
         a_job_that_was_tried_again_is_done
-        what_no_handler_takes_is_told
+        jobs_without_a_handler_are_reported
         jobs_that_send_each_other_for_ever_are_found_out
         a_job_that_comes_back_for_ever_is_found_out
         a_drain_through_time_runs_retries_and_delayed_jobs
@@ -61,13 +61,13 @@ cases! {
         middleware_and_send_hooks_are_there
         batches_are_run_as_batches
         groups_are_run_in_their_order
-        an_outcome_that_is_refused_is_told
+        a_refused_outcome_is_reported
     }
     sent {
-        true_statements_return_what_they_found
-        a_false_statement_lists_what_was_sent_and_why_not
+        assertions_return_the_jobs_they_found
+        a_failed_assertion_lists_the_sent_jobs_and_the_mismatch
         each_condition_can_fail
-        what_is_stored_can_be_asked_after_the_commit
-        what_a_handler_sent_can_be_asked_inside_it
+        stored_jobs_can_be_asserted_after_the_commit
+        jobs_sent_by_a_handler_can_be_asserted_inside_it
     }
 }

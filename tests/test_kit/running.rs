@@ -11,7 +11,7 @@ use jobwright::{
 
 use crate::test_kit::kit::{Kit, committed, note, noting, send};
 
-pub(crate) async fn a_drain_runs_what_waits_and_what_that_sends<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn a_drain_runs_waiting_jobs_and_the_jobs_they_send<S: Kit>(db: &TestDatabase<S>) {
     S::create_ledger(db).await;
     let mut runner =
         db.runner(|executor| noting(executor).handle("noted", |_| async { Ok(Outcome::Done) })).await.unwrap();
@@ -25,7 +25,7 @@ pub(crate) async fn a_drain_runs_what_waits_and_what_that_sends<S: Kit>(db: &Tes
     assert!(runner.drain().await.unwrap().ran.is_empty());
 }
 
-pub(crate) async fn failures_are_told_and_recorded<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn failures_are_reported_and_recorded<S: Kit>(db: &TestDatabase<S>) {
     S::create_ledger(db).await;
     let fixed = KindOptions::default().retry(RetryPolicy::Fixed(Duration::from_secs(60)));
     let mut runner = db.runner(|executor| noting(executor).kind_options("note", fixed)).await.unwrap();
@@ -77,7 +77,7 @@ pub(crate) async fn a_job_that_was_tried_again_is_done<S: Kit>(db: &TestDatabase
 }
 
 /// An executor would leave them too: the test has to learn of it.
-pub(crate) async fn what_no_handler_takes_is_told<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn jobs_without_a_handler_are_reported<S: Kit>(db: &TestDatabase<S>) {
     let mut runner = db.runner(|executor| executor.handle("known", |_| async { Ok(Outcome::Done) })).await.unwrap();
     send(db.messages(), NewJob::json("known", &()).queue("elsewhere")).await;
     send(db.messages(), NewJob::json("unknown", &())).await;
@@ -246,7 +246,7 @@ pub(crate) async fn groups_are_run_in_their_order<S: Kit>(db: &TestDatabase<S>) 
 }
 
 /// By an operator, while it ran.
-pub(crate) async fn an_outcome_that_is_refused_is_told<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn a_refused_outcome_is_reported<S: Kit>(db: &TestDatabase<S>) {
     let admin = db.messages().admin();
     let mut runner = db
         .runner(|executor| {

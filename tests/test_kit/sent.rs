@@ -39,7 +39,7 @@ fn says<P: Pending>(pending: &P, state: impl FnOnce(Sent<'_, P::Store>)) -> Stri
     panic.downcast_ref::<String>().unwrap().clone()
 }
 
-pub(crate) async fn true_statements_return_what_they_found<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn assertions_return_the_jobs_they_found<S: Kit>(db: &TestDatabase<S>) {
     let mut cx = db.messages().begin();
     assert_sent(&cx).never();
     let id = cx.send(letter()).unwrap();
@@ -63,7 +63,7 @@ pub(crate) async fn true_statements_return_what_they_found<S: Kit>(db: &TestData
     cx.rollback().await.unwrap();
 }
 
-pub(crate) async fn a_false_statement_lists_what_was_sent_and_why_not<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn a_failed_assertion_lists_the_sent_jobs_and_the_mismatch<S: Kit>(db: &TestDatabase<S>) {
     let mut cx = db.messages().begin();
     assert_eq!(
         says(&cx, |sent| _ = sent.kind("letter").once()),
@@ -114,7 +114,7 @@ pub(crate) async fn each_condition_can_fail<S: Kit>(db: &TestDatabase<S>) {
     cx.rollback().await.unwrap();
 }
 
-pub(crate) async fn what_is_stored_can_be_asked_after_the_commit<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn stored_jobs_can_be_asserted_after_the_commit<S: Kit>(db: &TestDatabase<S>) {
     let mut cx = db.messages().begin();
     cx.send(letter()).unwrap();
     cx.send(Invoice { order: 1 }).unwrap();
@@ -127,7 +127,7 @@ pub(crate) async fn what_is_stored_can_be_asked_after_the_commit<S: Kit>(db: &Te
 }
 
 /// In tests of handlers as plain functions.
-pub(crate) async fn what_a_handler_sent_can_be_asked_inside_it<S: Kit>(db: &TestDatabase<S>) {
+pub(crate) async fn jobs_sent_by_a_handler_can_be_asserted_inside_it<S: Kit>(db: &TestDatabase<S>) {
     let mut runner = db
         .runner(|executor| {
             executor.handle_with("sends", |cx| {

@@ -7,13 +7,13 @@ use crate::run::{self, Result};
 use crate::services::{self, Urls};
 
 /// All of them, in the order of their tables in docs/performance.md.
-const ALL: [&str; 5] = ["core", "amqp", "engine", "degradation", "peers"];
+const ALL: [&str; 4] = ["core", "amqp", "engine", "peers"];
 
 /// One benchmark takes half an hour by default, and longer with more runs.
 const DEADLINE: Duration = Duration::from_secs(6 * 3600);
 
 /// Runs benchmarks. `args` are those of the harness; with options alone, or `all` and options, all benchmarks run one after the other. `--dir DIR`
-/// then keeps the values and the chart of each there.
+/// then keeps the values of each there.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let urls = services::up()?;
     match args {
@@ -33,10 +33,8 @@ fn all(urls: &Urls, mut options: Vec<String>) -> Result<()> {
         args.extend(options.iter().cloned());
         if let Some(dir) = &dir {
             std::fs::create_dir_all(dir).map_err(|error| format!("--dir: {dir} can't be made: {error}"))?;
-            for (option, ending) in [("--json", "json"), ("--chart", "svg")] {
-                let file = Path::new(dir).join(name).with_extension(ending);
-                args.extend([option.to_owned(), file.display().to_string()]);
-            }
+            let file = Path::new(dir).join(name).with_extension("json");
+            args.extend(["--json".to_owned(), file.display().to_string()]);
         }
         one(urls, &args)?;
     }

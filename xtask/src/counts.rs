@@ -1,7 +1,7 @@
 //! The cost of a job in statements, WAL, pages and allocations, compared with `bench/counts.json`.
 
 use crate::run::{self, Result};
-use crate::services::postgres::Private;
+use crate::services::postgres;
 use crate::{runner, test};
 
 /// Everything that depends on time or chance is off, so that the same work gives the same counts on any machine.
@@ -10,7 +10,7 @@ const SETTINGS: &str = "shared_preload_libraries = 'pg_stat_statements'\npg_stat
                         shared_buffers = 512MB\n";
 
 pub(crate) fn run(write: bool) -> Result<()> {
-    let server = Private::start("counts", SETTINGS)?;
+    let server = postgres::private("counts", SETTINGS)?;
     runner::ensure()?;
     let mut command = test::one("--bin", "jobwright-bench", "counts::no_count_has_grown");
     command.env("DATABASE_URL", server.url());

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::report::Report;
 use crate::run;
-use crate::{api, rooms, test};
+use crate::{api, layers, test, words};
 
-/// Checks the format and the rooms. Takes no time, since it compiles nothing more.
+/// Checks the format, the layers and the words. Takes no time, since it compiles nothing more.
 pub(crate) fn source(report: &mut Report) -> Option<()> {
     report.step("format", || run::run(&mut run::cargo(["fmt", "--all", "--check"]), run::CARGO)).then_some(())?;
-    report.step("rooms", || rooms::run(None)).then_some(())
+    report.step("layers", layers::run).then_some(())?;
+    report.step("words", words::run).then_some(())
 }
 
 /// Runs clippy on everything.

@@ -10,6 +10,7 @@ mod ci;
 mod counts;
 mod fuzz;
 mod ha;
+mod layers;
 mod lint;
 mod matrix;
 mod model;
@@ -17,7 +18,6 @@ mod msrv;
 mod mutants;
 mod package;
 mod report;
-mod rooms;
 mod run;
 mod runner;
 mod services;
@@ -25,6 +25,7 @@ mod sets;
 mod test;
 #[cfg(test)]
 mod test_names;
+mod words;
 
 use std::process::ExitCode;
 
@@ -39,21 +40,20 @@ Commands:
                     export $(cargo xtask services up)
   services status   say for each which URL, whether it answers, and whose it is
   services down     stop what `services up` started, and nothing else
-  check             format, `rooms`, clippy, the unit tests and the tests of the stores that need no server: for the
+  check             format, `layers`, `words`, clippy, the unit tests and the tests of the stores that need no server: for the
                     time between two edits
   test [--all] [--embedded-only] [-- ARGS...]
                     the tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest, which is
                     installed where it is missing or too old. --all: also the tests left to `nightly`, which it names at
                     its end. --embedded-only needs no servers
-  ci                everything a change has to pass: format, `rooms`, clippy, the library with fewer features, cargo-deny,
+  ci                everything a change has to pass: format, `layers`, `words`, clippy, the library with fewer features, cargo-deny,
                     rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
   nightly           what `ci` leaves out because it takes long and seldom fails: the tests with random faults, `model`,
                     `matrix --brief`, `ha`, whether `mutants` compiles, `msrv`, `package`
   release           everything before a release, in some hours: those tests for much longer, `model --deep`, `matrix`,
                     `ha --patroni`, `ha --hosts`, `msrv`, `package`, cargo-semver-checks, `mutants`, `fuzz`
-  rooms [--edges [PREFIX]]
-                    which file of src/ may import from which, as xtask/rooms.txt says; fails on a circle between files. --edges
-                    prints the imports of the files that begin with PREFIX instead
+  layers            which part of src/ and cli/src/ may use which, by the lists in xtask/src/layers/; fails on a circle between files
+  words             whether words that were replaced are still in use: xtask/src/words.rs
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
                     --write records it there
   msrv              compiles the library and the program with the oldest Rust that they promise: `rust-version` in Cargo.toml
@@ -83,18 +83,16 @@ Commands:
                     until work goes on; --short: the two that `ci` runs; --patroni: also behind Patroni, etcd and HAProxy;
                     --hosts: by URLs with all hosts, and not through balancers
   bench [NAME] [ARGS...]
-                    a benchmark of the harness in bench/, against the servers: core, amqp, engine, degradation or peers;
-                    without a name all of them, which takes two hours. `bench help` tells the ARGS; --dir DIR keeps the
-                    values and the charts of all there
+                    a benchmark of the harness in bench/, against the servers: core, amqp, engine or peers; without a
+                    name all of them, which takes an hour. `bench help` tells the ARGS; --dir DIR keeps the values of all there
   help              this text
 
-Servers are looked for in this order: the URL in the environment; what an earlier `services up` started; the usual
-ports (127.0.0.1:5432 and 5672); a private one, started from the installed programs; a private one, after
-installing Debian's packages (as root, or with sudo that asks for no password).
+A server is the one that the environment names by a URL, or else a private one: what an earlier `services up` started, or a
+new one, started from the installed programs. Where they are missing, Debian's packages are installed (as root, or with sudo
+that asks for no password).
 
 Environment:
   DATABASE_URL, AMQP_URL         the servers to use; it is an error if one is set and does not answer
-  JOBWRIGHT_SERVICES_PRIVATE=1   start private servers, whatever is set in the environment or runs already
   JOBWRIGHT_CI_INSTALL=1         let `ci` install cargo-deny, and `nightly` and `release` the oldest Rust, when they are missing
   NEXTEST_TEST_THREADS           how many tests run at the same time; three on each core unless this says otherwise
 ";
@@ -116,7 +114,8 @@ fn main() -> ExitCode {
         Ok(Command::Nightly) => sets::nightly(),
         Ok(Command::Release) => sets::release(),
         Ok(Command::Package) => package::run(),
-        Ok(Command::Rooms { edges }) => rooms::run(edges.as_deref()),
+        Ok(Command::Layers) => layers::run(),
+        Ok(Command::Words) => words::run(),
         Ok(Command::Api { write }) => api::run(write),
         Ok(Command::Msrv) => msrv::run(),
         Ok(Command::Counts { write }) => counts::run(write),
@@ -152,7 +151,8 @@ enum Command {
     Nightly,
     Release,
     Package,
-    Rooms { edges: Option<String> },
+    Layers,
+    Words,
     Api { write: bool },
     Msrv,
     Counts { write: bool },
@@ -174,16 +174,16 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["services"] => Err("services: say up, down or status".to_owned()),
         ["services", rest @ ..] => Err(format!("services: `{}` is not up, down or status", rest.join(" "))),
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
+        ["layers"] => Ok(Command::Layers),
+        ["words"] => Ok(Command::Words),
         ["check"] => Ok(Command::Check),
         ["ci"] => Ok(Command::Ci),
         ["nightly"] => Ok(Command::Nightly),
         ["release"] => Ok(Command::Release),
         ["package"] => Ok(Command::Package),
-        [name @ ("check" | "ci" | "nightly" | "release" | "package"), ..] => Err(format!("{name} takes no arguments")),
-        ["rooms"] => Ok(Command::Rooms { edges: None }),
-        ["rooms", "--edges"] => Ok(Command::Rooms { edges: Some(String::new()) }),
-        ["rooms", "--edges", prefix] => Ok(Command::Rooms { edges: Some((*prefix).to_owned()) }),
-        ["rooms", ..] => Err("rooms takes --edges, with the beginning of a path or without, or nothing".to_owned()),
+        [name @ ("check" | "ci" | "layers" | "words" | "nightly" | "release" | "package"), ..] => {
+            Err(format!("{name} takes no arguments"))
+        }
         ["api"] => Ok(Command::Api { write: false }),
         ["api", "--write"] => Ok(Command::Api { write: true }),
         ["api", ..] => Err("api takes --write or nothing".to_owned()),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_commands_are_refused() {
         for words in [
             &["tset"][..],
             &[],
@@ -244,7 +244,7 @@ mod tests {
             &["ci", "fast"],
             &["check", "x"],
             &["nightly", "--short"],
-            &["rooms", "x"],
+            &["layers", "x"],
             &["api", "--check"],
             &["msrv", "1.80"],
             &["counts", "x"],

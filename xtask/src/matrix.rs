@@ -9,9 +9,8 @@ use self::databases::{DATABASES, Database};
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::services::embedded::{self, Programs, VERSIONS};
-use crate::services::pgbouncer::Private as PgBouncer;
-use crate::services::postgres::Private as Postgres;
 use crate::services::{self, Urls};
+use crate::services::{pgbouncer, postgres};
 use crate::{runner, test};
 
 /// The tests for a server: all that run statements of the stores, except those for other databases.
@@ -114,9 +113,9 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
 
 fn on(version: &str, package: &str, pooling: &str, tests: &str, with_long_ones: bool, urls: &Urls) -> Result<()> {
     let programs = Programs::of(version, package)?;
-    let server = Postgres::start_from("matrix-postgres", &programs.folder())?;
+    let server = postgres::private_from("matrix-postgres", &programs.folder())?;
     eprintln!("PostgreSQL {} at {}", server.setting("server_version")?, server.url());
-    let pooler = PgBouncer::start(server.url(), pooling)?;
+    let pooler = pgbouncer::private(server.url(), pooling)?;
     let mut command = test::nextest("ci");
     command.args(["-E", &format!("package(jobwright) & ({tests})")]).envs(urls.variables());
     // Those with random faults, which the runner's profile leaves out.

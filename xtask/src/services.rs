@@ -1,4 +1,4 @@
-//! The servers that the tests need: found where they run, started where they do not.
+//! The servers that the tests need: those that the environment names, and private ones otherwise.
 
 mod amqp;
 pub(crate) mod embedded;
@@ -6,6 +6,7 @@ mod folder;
 pub(crate) mod foreign;
 pub(crate) mod pgbouncer;
 pub(crate) mod postgres;
+mod private;
 mod process;
 pub(crate) mod programs;
 mod rabbitmq;
@@ -73,8 +74,6 @@ trait Service {
     /// The signal that ends it at once and cleanly.
     const STOP: &str;
 
-    /// Returns the places where one usually runs.
-    fn usual(&self) -> Result<Vec<Url>>;
     /// Installs what `answers` needs.
     fn prepare(&self) -> Result<()> {
         Ok(())
@@ -96,7 +95,6 @@ trait Service {
 enum Origin {
     Environment,
     Started,
-    Running,
 }
 
 impl Origin {
@@ -104,7 +102,6 @@ impl Origin {
         match self {
             Self::Environment => "named by the environment",
             Self::Started => "started by `cargo xtask services up`",
-            Self::Running => "was running already",
         }
     }
 }
@@ -168,7 +165,7 @@ fn found<S: Service>(service: &S, state: &State) -> Result<Option<(Url, Origin)>
         service.answers(&url).map_err(|why| {
             format!(
                 "{variable} names {}, which does not answer: {why}\n  Start that server, or unset {variable} to let \
-                 `cargo xtask services up` find or start one.",
+                 `cargo xtask services up` start one.",
                 url.redacted()
             )
         })?;
@@ -179,13 +176,6 @@ fn found<S: Service>(service: &S, state: &State) -> Result<Option<(Url, Origin)>
         match service.answers(&started.url) {
             Ok(()) => return Ok(Some((started.url.clone(), Origin::Started))),
             Err(why) => eprintln!("{}: the one started earlier does not answer: {why}", S::NAME),
-        }
-    }
-    if !private_only() {
-        for url in service.usual()? {
-            if service.answers(&url).is_ok() {
-                return Ok(Some((url, Origin::Running)));
-            }
         }
     }
     Ok(None)
@@ -225,14 +215,7 @@ fn stop<S: Service>(service: &S, state: &mut State) -> Result<bool> {
 }
 
 fn from_environment(variable: &'static str) -> Option<(&'static str, String)> {
-    if private_only() {
-        return None;
-    }
     std::env::var(variable).ok().filter(|text| !text.is_empty()).map(|text| (variable, text))
-}
-
-fn private_only() -> bool {
-    std::env::var_os("JOBWRIGHT_SERVICES_PRIVATE").is_some_and(|value| value == "1")
 }
 
 /// Returns the folder of the services. It is always in this checkout, even if `CARGO_TARGET_DIR` is set, so that servers that were started are found

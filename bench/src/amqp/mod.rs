@@ -1,7 +1,6 @@
 //! The same jobs over RabbitMQ, each figure beside the bare broker or the database alone in the same run.
 
 mod bare;
-mod celery;
 mod commit;
 mod confirmed;
 mod end_to_end;
@@ -31,7 +30,6 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             "end-to-end" => end_to_end::run(bench, report).await?,
             "latency" => latency::run(bench, report).await?,
             "external" => external::run(bench, report).await?,
-            "celery" => celery::run(bench, report).await?,
             other => return Err(format!("the case {other:?} has no measurement").into()),
         }
     }

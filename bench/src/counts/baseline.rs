@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_more_fails_and_so_does_what_nobody_recorded() {
+    fn a_count_a_tenth_higher_or_not_recorded_fails() {
         let recorded = BTreeMap::from([("statements".to_owned(), 2.0), ("bytes".to_owned(), 300.0)]);
         let verdicts = |statements, bytes| {
             let values = vec![("statements", statements), ("bytes", bytes), ("new", 1.0)];

@@ -16,7 +16,7 @@ use crate::report::{Line, Report, Required, Unit};
 use crate::setup::Bench;
 use crate::stats::percentile;
 use list::Peer;
-use sources::{Launch, Sources};
+use sources::Launch;
 
 /// The work of one turn.
 #[derive(Clone, Copy, Debug)]
@@ -62,16 +62,19 @@ impl Turn {
 
 pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     report.beside = "peer";
-    let mut sources = Sources::default();
+    let folder = match sources::fetch().await {
+        Ok(folder) => folder,
+        Err(why) => {
+            report.note(format!("no peer was run ({why})"));
+            return Ok(());
+        }
+    };
     for peer in list::all() {
         if !bench.args.demand(peer.case) {
             continue;
         }
         eprintln!("{} …", peer.case);
-        match sources.fetch(&peer).await {
-            Ok(launch) => compare(bench, report, &peer, &launch).await?,
-            Err(why) => report.note(format!("{}: not run ({why})", peer.title())),
-        }
+        compare(bench, report, &peer, &sources::launch(&folder, &peer)).await?;
     }
     report.note("A drain is over when the tables have no job that is not done, counted there.");
     Ok(())

@@ -1,13 +1,12 @@
-//! Downloads and builds the peers, once for all runs, into folders under target/.
+//! Downloads the peers, once for all runs, into a folder under target/.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::list::{Kit, Peer};
+use super::list::Peer;
 use crate::Result;
-use crate::fetch::{succeeds, venv};
 
 /// How a peer's program is started.
 #[derive(Clone, Debug)]
@@ -19,54 +18,29 @@ pub(super) struct Launch {
     pub(super) variables: Vec<(&'static str, String)>,
 }
 
-/// The peers prepared so far, by source or program: the folder, or the reason why there is none.
-#[derive(Default)]
-pub(super) struct Sources {
-    kits: HashMap<&'static str, Result<PathBuf, String>>,
-}
-
-impl Sources {
-    pub(super) async fn fetch(&mut self, peer: &Peer) -> Result<Launch> {
-        let kit = if peer.kit == Kit::Cargo { peer.program } else { folder_name(peer.kit) };
-        if !self.kits.contains_key(kit) {
-            eprintln!("  fetching with {} …", folder_name(peer.kit));
-            let fetched = fetch(peer).await.map_err(|e| e.to_string());
-            self.kits.insert(kit, fetched);
-        }
-        let folder = match self.kits.get(kit) {
-            Some(Ok(folder)) => folder.clone(),
-            Some(Err(why)) => return Err(why.clone().into()),
-            None => return Err(format!("nothing by {kit}").into()),
-        };
-        let log = folder.join(format!("{}.log", peer.case));
-        let script = vec![folder.join(peer.program)];
-        let (program, args) = match peer.kit {
-            Kit::Npm => (folder.join("node_modules/node/bin/node"), script),
-            Kit::Python => (folder.join("venv/bin/python"), script),
-            Kit::Cargo => (folder.join("release").join(peer.program), Vec::new()),
-        };
-        let groups = peer.groups.map(|groups| ("BENCH_GROUPS", groups.to_string()));
-        let variables = groups.into_iter().chain([("BENCH_WAY", peer.way.to_owned())]).collect();
-        Ok(Launch { program, args, log, variables })
+/// Returns how to start a peer whose packages are in this folder.
+pub(super) fn launch(folder: &Path, peer: &Peer) -> Launch {
+    let groups = peer.groups.map(|groups| ("BENCH_GROUPS", groups.to_string()));
+    Launch {
+        program: folder.join("node_modules/node/bin/node"),
+        args: vec![folder.join(peer.program)],
+        log: folder.join(format!("{}.log", peer.case)),
+        variables: groups.into_iter().chain([("BENCH_WAY", peer.way.to_owned())]).collect(),
     }
 }
 
-fn folder_name(kit: Kit) -> &'static str {
-    match kit {
-        Kit::Npm => "npm",
-        Kit::Python => "pip",
-        Kit::Cargo => "cargo",
-    }
-}
-
-async fn fetch(peer: &Peer) -> Result<PathBuf> {
-    let folder = target()?.join("peers").join(folder_name(peer.kit));
+/// Installs the packages from npm, unless they are there already. Returns their folder.
+pub(super) async fn fetch() -> Result<PathBuf> {
+    let (from, folder) = (programs()?.join("npm"), target()?.join("peers/npm"));
     std::fs::create_dir_all(&folder).map_err(|e| format!("{} can't be made: {e}", folder.display()))?;
-    match peer.kit {
-        Kit::Npm => npm(&folder).await?,
-        Kit::Python => python(&folder).await?,
-        Kit::Cargo => cargo(&folder, peer.program).await?,
+    if copied(&from, &folder, "package.json")? {
+        return Ok(folder);
     }
+    eprintln!("  fetching with npm …");
+    let mut install = Command::new("npm");
+    install.current_dir(&folder).args(["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]);
+    succeeds(&mut install, 600).await?;
+    std::fs::copy(from.join("package.json"), folder.join("installed"))?;
     Ok(folder)
 }
 
@@ -101,38 +75,17 @@ fn copied(from: &Path, to: &Path, asks: &str) -> Result<bool> {
     Ok(installed.is_some_and(|installed| std::fs::read(from.join(asks)).is_ok_and(|asked| asked == installed)))
 }
 
-async fn npm(folder: &Path) -> Result<()> {
-    let from = programs()?.join("npm");
-    if copied(&from, folder, "package.json")? {
+/// Runs a program to its end; the error has its last message.
+async fn succeeds(command: &mut Command, seconds: u64) -> Result<()> {
+    let what = command.as_std().get_program().display().to_string();
+    let running = command.kill_on_drop(true).output();
+    let ended = tokio::time::timeout(Duration::from_secs(seconds), running).await;
+    let output = ended
+        .map_err(|_| format!("{what} did not end within {seconds} s"))?
+        .map_err(|e| format!("{what} can't be started: {e}"))?;
+    if output.status.success() {
         return Ok(());
     }
-    let mut install = Command::new("npm");
-    install.current_dir(folder).args(["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]);
-    succeeds(&mut install, 600).await?;
-    std::fs::copy(from.join("package.json"), folder.join("installed"))?;
-    Ok(())
-}
-
-async fn python(folder: &Path) -> Result<()> {
-    let from = programs()?.join("python");
-    if copied(&from, folder, "requirements.txt")? {
-        return Ok(());
-    }
-    venv(&folder.join("venv"), &["-r".into(), folder.join("requirements.txt")]).await?;
-    std::fs::copy(from.join("requirements.txt"), folder.join("installed"))?;
-    Ok(())
-}
-
-/// Builds a separate project with its own lock file; cargo knows what is up to date.
-async fn cargo(folder: &Path, program: &str) -> Result<()> {
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.current_dir(programs()?.join("rust")).args(["build", "--release", "--locked", "--quiet", "--bin", program]);
-    // Variables of this program's own build do not apply to it.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
-        build.env_remove(name);
-    }
-    // With this variable, the compile-time check of its statements would use that database, which lacks its tables.
-    build.env_remove("DATABASE_URL").env("SQLX_OFFLINE", "true");
-    build.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH").arg("--target-dir").arg(folder);
-    succeeds(&mut build, 3600).await
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{what} ended with {}: {}", output.status, text.lines().last().unwrap_or_default()).into())
 }

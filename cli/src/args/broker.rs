@@ -3,7 +3,8 @@
 use clap::{Args, Subcommand, ValueEnum};
 use jobwright::broker::RejectedQueue;
 
-use super::{ClaimArgs, OutputArgs};
+use super::installation::ClaimArgs;
+use super::shared::OutputArgs;
 use crate::grants::Purpose;
 
 pub(super) const BROKER_HELP: &str = "\

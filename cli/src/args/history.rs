@@ -5,8 +5,7 @@ use jiff::Timestamp;
 use jobwright::JobId;
 use jobwright::store::{HistoryFilter, HistoryOutcome, TimeRange};
 
-use super::OutputArgs;
-use super::jobs::moment;
+use super::shared::{OutputArgs, moment};
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{OperatorArgs, OutputArgs};
+use super::shared::{OperatorArgs, OutputArgs};
 
 pub(super) const ADOPT_HELP: &str = "\
 A database knows for which server, database and schema it was made. Where it was restored or cloned elsewhere, no worker starts until one

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use jobwright::JobId;
 use jobwright::store::{JobFilter, JobState, TimeRange};
 
-use super::{HistoryArgs, OperatorArgs, OutputArgs};
+use super::history::HistoryArgs;
+use super::shared::{OperatorArgs, OutputArgs, moment, timestamp};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
@@ -179,26 +180,6 @@ pub(crate) struct FilterArgs {
     /// Only those sent before then.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) sent_until: Option<Timestamp>,
-}
-
-/// Reads `2026-03-29T12:00:00Z`.
-pub(super) fn timestamp(text: &str) -> Result<Timestamp, String> {
-    text.parse().map_err(|_| {
-        "it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00"
-            .to_owned()
-    })
-}
-
-/// Reads `2026-03-29T12:00:00Z`, or `2h` for two hours ago.
-pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    if let Ok(moment) = text.parse() {
-        return Ok(moment);
-    }
-    let ago = jobwright::job::parse_duration(text).map_err(|_| {
-        "it is neither a moment such as 2026-03-29T12:00:00Z nor a duration such as 2h, which means that long ago"
-            .to_owned()
-    })?;
-    Timestamp::now().checked_sub(ago).map_err(|_| "it is too long ago".to_owned())
 }
 
 impl FilterArgs {

@@ -1,6 +1,7 @@
 //! The command line. Secrets are not read through clap, so that none of its help and error messages can show them.
 
 mod broker;
+mod demo;
 mod grants;
 mod history;
 mod installation;
@@ -8,6 +9,7 @@ mod jobs;
 mod operate;
 mod schedules;
 mod send;
+mod shared;
 
 use std::path::PathBuf;
 
@@ -17,6 +19,7 @@ use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{
     BrokerArgs, BrokerCommand, DoctorArgs, RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs,
 };
+pub(crate) use self::demo::DemoArgs;
 use self::grants::GRANTS_HELP;
 pub(crate) use self::grants::GrantsArgs;
 pub(crate) use self::history::HistoryArgs;
@@ -24,15 +27,16 @@ use self::installation::ADOPT_HELP;
 pub(crate) use self::installation::{AdoptArgs, ClaimArgs};
 pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs, ShowArgs};
 pub(crate) use self::operate::{
-    AuditArgs, AuditCommand, EvictArgs, LimitArgs, NodesCommand, OperatorArgs, PutRuleArgs, QueueArgs, QueuesCommand,
-    RuleArgs, RulesCommand,
+    AuditArgs, AuditCommand, EvictArgs, LimitArgs, NodesCommand, PutRuleArgs, QueueArgs, QueuesCommand, RuleArgs,
+    RulesCommand,
 };
 pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
+pub(crate) use self::shared::{OperatorArgs, OutputArgs};
 
-use crate::demo::DemoArgs;
-use crate::output::Format;
+/// The heading of the options that all commands have: so they do not stand among those of a command.
+const GLOBAL: &str = "Connection and log";
 
 /// Transactional message service and job executor.
 #[derive(Debug, Parser)]
@@ -72,19 +76,19 @@ Example:
 )]
 pub(crate) struct Cli {
     /// Configuration file [default: jobwright.toml, if it exists].
-    #[arg(long, short, global = true, value_name = "FILE")]
+    #[arg(long, short, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Where jobs are kept: `postgres://…` or `sqlite:FILE`. Prefer `DATABASE_URL`, which other users can't see.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL")]
     pub(crate) database_url: Option<String>,
     /// The broker: `amqp://…` or `amqps://…`. Prefer `AMQP_URL`, which other users can't see.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL")]
     pub(crate) amqp_url: Option<String>,
     /// Log more on stderr; twice logs everything. `RUST_LOG` sets the details.
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Log errors only.
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    #[arg(long, short, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -204,13 +208,6 @@ pub(crate) struct StatusArgs {
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct OutputArgs {
-    /// Output format.
-    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(crate) output: Format,
 }
 
 fn queue(text: &str) -> Result<(String, Option<usize>), String> {

@@ -5,15 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use jobwright::store::{Rate, Scope, ShareBy};
 
-use super::OutputArgs;
-
-/// The operator.
-#[derive(Debug, Args)]
-pub(crate) struct OperatorArgs {
-    /// Your name for the audit log [default: `$USER@host`].
-    #[arg(long = "as", value_name = "NAME")]
-    pub(crate) operator: Option<String>,
-}
+use super::shared::{OperatorArgs, OutputArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueuesCommand {

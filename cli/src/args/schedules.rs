@@ -4,10 +4,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jobwright::{Misfire, Overlap};
 
-use super::OutputArgs;
-use super::jobs::timestamp;
-use super::operate::OperatorArgs;
-use super::send::header;
+use super::shared::{OperatorArgs, OutputArgs, header, timestamp};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {

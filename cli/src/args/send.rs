@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 use jobwright::JobId;
 
-use super::jobs::timestamp;
+use super::shared::{header, timestamp};
 
 pub(super) const SEND_HELP: &str = "\
 --lines: a line, without its newline, is the payload as text/plain; one that is not UTF-8 as application/octet-stream. An empty
@@ -94,11 +94,6 @@ pub(crate) struct SendOptions {
     /// Send the payload as bytes of this type, not as JSON.
     #[arg(long, value_name = "TYPE", conflicts_with = "jsonl")]
     pub(crate) content_type: Option<String>,
-}
-
-pub(super) fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("a header is written as `name=value`")?;
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobwright::store::{EACH, JobDetail, JobFilter, JobState, Page, Rule, Scope as RuleScope};
 use jobwright::{Admin, JobId, Result};
 
-use super::drained::Scope;
-
 /// Most jobs whose key is read: many jobs wait for few keys.
 const LOOKED_AT: usize = 100;
 /// Most jobs that are counted one by one.
@@ -15,6 +13,15 @@ const COUNTED: usize = 10_000;
 pub(super) const SUSPECTS: &str = "alone";
 /// Most keys that are named.
 const NAMED: usize = 3;
+
+/// What a worker can run.
+#[derive(Clone)]
+pub(super) struct Scope {
+    pub(super) queues: BTreeSet<String>,
+    /// Queues that are sent to the broker: those of external workers, events and replies. Their kinds do not matter here.
+    pub(super) outbound: BTreeSet<String>,
+    pub(super) kinds: BTreeSet<String>,
+}
 
 /// Jobs that a worker could run if they were not blocked.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use jobwright::broker::{Ownership, TopologyItem, TopologyState};
 use jobwright::{Broker, ExternalQueue};
 use serde_json::{Value, json as value};
 
-use super::{connect_database, rejected};
+use super::{connect_broker, connect_database, rejected};
 use crate::args::{BrokerArgs, BrokerCommand, ClaimArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
         }
         BrokerCommand::Apply(args) => {
             let queues = Queues::of(settings, args);
-            let broker = connect(settings).await?;
+            let broker = connect_broker(settings).await?;
             let items = broker.apply(&queues.own, &queues.external).await?;
             show(&items, args.output.output)?;
             let created = items.iter().filter(|item| item.state == TopologyState::Created).count();
@@ -30,7 +30,7 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
         }
         BrokerCommand::Check(args) => {
             let queues = Queues::of(settings, args);
-            let broker = connect(settings).await?;
+            let broker = connect_broker(settings).await?;
             let items = broker.check(&queues.own, &queues.external).await?;
             show(&items, args.output.output)?;
             verdict(
@@ -49,7 +49,7 @@ async fn claim(settings: &Settings, args: &ClaimArgs) -> Result<(), Failure> {
     let unknown = || Failure::Failed(format!("{} knows no installations", admin.describe()));
     let installation = admin.installation().await?.ok_or_else(unknown)?;
     let id = installation.at_home()?;
-    let broker = connect(settings).await?;
+    let broker = connect_broker(settings).await?;
     let before = broker.claim(id, args.take_over).await?;
     let prefix = &settings.broker.prefix;
     // The id of another installation is cut short, or missing, as the broker told it.
@@ -99,26 +99,6 @@ impl Queues {
             }
         }
         queues
-    }
-}
-
-/// Connects. No database is needed here.
-pub(super) async fn connect(settings: &Settings) -> Result<std::sync::Arc<Broker>, Failure> {
-    if settings.broker.url.is_none() {
-        return Err(Failure::Usage(
-            "no broker is configured: give `--amqp-url`, AMQP_URL, or `url` in the section `[broker]`".to_owned(),
-        ));
-    }
-    let broker = Broker::start(&settings.broker)?;
-    reached(&broker, settings).await?;
-    Ok(broker)
-}
-
-/// Waits until both connections are open. A broker that accepts no messages still has queues to inspect.
-pub(super) async fn reached(broker: &Broker, settings: &Settings) -> Result<(), jobwright::Error> {
-    match broker.up_within(settings.broker.connect_timeout).await {
-        Err(_) if matches!(broker.mode(), jobwright::BrokerMode::Blocked(_)) => Ok(()),
-        other => other,
     }
 }
 

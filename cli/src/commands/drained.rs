@@ -1,12 +1,11 @@
 //! Decides when a draining worker is done.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jobwright::store::{JobFilter, JobState, Page};
 use jobwright::{Admin, AnyStore, CommandExecutor};
 
-use super::blocked::{Blockers, blockers};
+use super::blocked::{Blockers, Scope, blockers};
 use crate::failure::Failure;
 
 /// How long blocked jobs must stay unchanged before they count as left: the job that holds their permit may be about to end.
@@ -14,15 +13,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long this worker must have been unable to run a kind before its jobs count as left: its program may be about to be replaced.
 const LEFT_ALONE: Duration = Duration::from_secs(5);
-
-/// What a worker can run.
-#[derive(Clone)]
-pub(super) struct Scope {
-    pub(super) queues: BTreeSet<String>,
-    /// Queues that are sent to the broker: those of external workers, events and replies. Their kinds do not matter here.
-    pub(super) outbound: BTreeSet<String>,
-    pub(super) kinds: BTreeSet<String>,
-}
 
 /// The result of one check of the database.
 enum DrainState {
@@ -157,6 +147,7 @@ async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::slice;
 
     use jobwright::{Config, DatabaseConfig, Fence, HandOutNumber, MessageServices, NewJob};
@@ -193,7 +184,7 @@ mod tests {
 
     /// It may fail there and come back, to be handed out again.
     #[tokio::test]
-    async fn what_an_external_worker_has_is_not_over() {
+    async fn a_handed_out_job_counts_as_work() {
         let (_directory, messages, scope) = place().await;
         let (admin, jobs) = (&messages.admin(), messages.engine());
         messages.send(NewJob::json("theirs", &1).queue("partner")).await.unwrap();

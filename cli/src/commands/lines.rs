@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use jobwright::{AnyStore, MessageServices, NewJob, Payload};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-use super::send::dress;
+use super::job_options::with_options;
 use crate::args::SendArgs;
 use crate::failure::Failure;
 use crate::output::{is_interactive, say};
@@ -98,7 +98,7 @@ fn job(args: &SendArgs, line: Vec<u8>) -> Result<Option<NewJob>, String> {
             Err(raw) => Payload::bytes("application/octet-stream", raw.into_bytes()),
         }
     };
-    Ok(Some(dress(NewJob::new(&args.kind, payload), args)))
+    Ok(Some(with_options(NewJob::new(&args.kind, payload), args)))
 }
 
 /// Reads lines of bytes and counts them.

@@ -4,7 +4,7 @@ use jobwright::Broker;
 use jobwright::broker::{RejectedMessage, RejectedMessages, RejectedQueue};
 use serde_json::json as value;
 
-use super::broker::connect;
+use super::connect_broker;
 use crate::args::{RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ pub(super) async fn run(settings: &Settings, command: &RejectedCommand) -> Resul
 }
 
 async fn list(settings: &Settings, args: &RejectedListArgs) -> Result<(), Failure> {
-    let broker = connect(settings).await?;
+    let broker = connect_broker(settings).await?;
     let mut found = Vec::new();
     for &queue in RejectedQueue::ALL {
         if args.of.is_some_and(|of| RejectedQueue::from(of) != queue) {
@@ -93,7 +93,7 @@ async fn operate(settings: &Settings, what: What, queue: RejectedQueue, args: &R
                 .to_owned(),
         ));
     }
-    let broker = connect(settings).await?;
+    let broker = connect_broker(settings).await?;
     let (meant, done) = each(&broker, what, queue, args).await?;
     let (name, verb) = (queue.name(&names), what.done());
     match args.output.output {

@@ -1,11 +1,10 @@
 //! `jobwright send`.
 
-use jobwright::{
-    CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO, TRACEPARENT, TRACESTATE, TraceContext, Unique,
-};
+use jobwright::{NewJob, Payload};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
 use super::connect;
+use super::job_options::with_options;
 use super::lines::send_lines;
 use crate::args::SendArgs;
 use crate::config::Settings;
@@ -24,7 +23,7 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     }
     let queue = args.options.queue.clone();
     let payload = payload(args.payload.as_deref(), args.options.content_type.as_deref(), longest).await?;
-    let mut job = dress(NewJob::new(&args.kind, payload), &args);
+    let mut job = with_options(NewJob::new(&args.kind, payload), &args);
     if let Some(id) = args.options.id {
         job = job.id(id);
     }
@@ -41,56 +40,6 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     // A unique job that was not sent is the one that holds its key.
     let id = receipt.duplicates().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder);
     line(id.to_string())
-}
-
-/// Applies the options of the command line to a job.
-pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
-    let options = &args.options;
-    let queue = if args.event { EVENT_QUEUE } else { &options.queue };
-    let mut job = job.queue(queue).priority(options.priority).max_attempts(options.max_attempts);
-    if let Some(delay) = options.delay {
-        job = job.delay(delay);
-    }
-    if let Some(at) = options.at {
-        job = job.at(at);
-    }
-    job = match &options.group {
-        Some(group) if options.ordered => job.ordered(group),
-        Some(group) => job.exclusive(group),
-        None => job,
-    };
-    if let Some(tenant) = &options.tenant {
-        job = job.tenant(tenant);
-    }
-    if let Some(key) = &options.limit_key {
-        job = job.limit_key(key);
-    }
-    if let Some(ttl) = options.ttl {
-        job = job.ttl(ttl);
-    }
-    if let Some(key) = &options.unique {
-        job = job.unique(Unique::key(key));
-    }
-    if let Some(queue) = &options.reply_to {
-        job = job.header(REPLY_TO, queue);
-    }
-    if let Some(id) = &options.correlation_id {
-        job = job.header(CORRELATION_ID, id);
-    }
-    // The trace of the handler that calls this program, if any; the command line takes precedence.
-    if let Some(trace) = variable("JOBWRIGHT_TRACEPARENT").and_then(|text| text.parse::<TraceContext>().ok())
-        && options.header.iter().all(|(name, _)| name != TRACEPARENT)
-    {
-        job = job.trace(trace);
-        if let Some(state) = variable("JOBWRIGHT_TRACESTATE") {
-            job = job.header(TRACESTATE, state);
-        }
-    }
-    options.header.iter().fold(job, |job, (name, value)| job.header(name, value))
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 pub(super) async fn payload(

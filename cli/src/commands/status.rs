@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(2);
 
 /// A queue of the broker. Without numbers, it is missing.
 #[derive(Serialize)]
-struct Pipe {
+struct BrokerQueue {
     queue: String,
     messages: Option<u32>,
     consumers: Option<u32>,
@@ -33,7 +33,7 @@ struct Report {
     #[serde(flatten)]
     mode: Mode,
     /// Queues of the broker, by the name of the queue they belong to; empty if the broker can't be asked.
-    pipes: BTreeMap<String, Pipe>,
+    broker_queues: BTreeMap<String, BrokerQueue>,
     /// Rejected messages at the broker, by the queue that holds them.
     rejected: BTreeMap<String, u32>,
     messages: String,
@@ -69,16 +69,16 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
 async fn report(messages: &MessageServices<AnyStore>, settings: &Settings) -> Result<Report, Failure> {
     let mode = Mode::of(messages).await;
     let status = with_slow_notice(settings, messages.admin().status()).await?;
-    let (pipes, rejected) = (pipes(messages, settings, &status).await, put_aside(messages).await);
-    Ok(Report { mode, pipes, rejected, messages: messages.describe(), status })
+    let (broker_queues, rejected) = (broker_queues(messages, settings, &status).await, put_aside(messages).await);
+    Ok(Report { mode, broker_queues, rejected, messages: messages.describe(), status })
 }
 
 /// Reads the broker queues that the database or the configuration names.
-async fn pipes(
+async fn broker_queues(
     messages: &MessageServices<AnyStore>,
     settings: &Settings,
     status: &StatusReport,
-) -> BTreeMap<String, Pipe> {
+) -> BTreeMap<String, BrokerQueue> {
     let Some(broker) = messages.broker().filter(|broker| !matches!(broker.mode(), BrokerMode::Down { .. })) else {
         return BTreeMap::new();
     };
@@ -102,7 +102,10 @@ async fn pipes(
             .into_iter()
             .zip(found)
             .map(|(name, queue)| {
-                (name.to_owned(), Pipe { queue: queue.name, messages: queue.messages, consumers: queue.consumers })
+                (
+                    name.to_owned(),
+                    BrokerQueue { queue: queue.name, messages: queue.messages, consumers: queue.consumers },
+                )
             })
             .collect(),
         Err(error) => {
@@ -138,13 +141,13 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     } else {
         text.push_str(&queues_table(queues));
     }
-    if !report.pipes.is_empty() {
+    if !report.broker_queues.is_empty() {
         text.push('\n');
         text.push_str(&table(
             ["queue", "at the broker", "messages", "consumers"],
-            report.pipes.iter().map(|(name, pipe)| {
-                let messages = pipe.messages.map_or_else(|| "missing".to_owned(), |n| n.to_string());
-                [name.clone(), pipe.queue.clone(), messages, or_dash(pipe.consumers)]
+            report.broker_queues.iter().map(|(name, at_broker)| {
+                let messages = at_broker.messages.map_or_else(|| "missing".to_owned(), |n| n.to_string());
+                [name.clone(), at_broker.queue.clone(), messages, or_dash(at_broker.consumers)]
             }),
         ));
     }

@@ -9,8 +9,9 @@ use jobwright::{
     AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, MessageServices, REPLY_QUEUE,
 };
 
+use super::blocked::Scope;
 use super::connect_or_create;
-use super::drained::{Scope, drained};
+use super::drained::drained;
 use super::signals::Signals;
 use crate::args::WorkerArgs;
 use crate::config::{Action, Settings};

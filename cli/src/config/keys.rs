@@ -278,3 +278,8 @@ pub(super) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
     }
     best.map(|(_, candidate)| candidate)
 }
+
+/// Converts a name to its form in the environment.
+pub(super) fn shout(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}

@@ -1,9 +1,9 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use jobwright::ExternalQueue;
+use jobwright::{Config, ExternalQueue};
 
-use super::keys::{Kind, SECTIONS};
+use super::keys::{Kind, SECTIONS, shout};
 use super::*;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -57,7 +57,7 @@ fn queues_and_handlers_have_names() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_with_what_was_meant() {
+fn unknown_keys_are_refused_with_a_suggestion() {
     for (file, meant) in [
         ("[executor]\nleese = \"1s\"", "unknown key `executor.leese`"),
         ("[executor]\nleese = \"1s\"", "did you mean `executor.lease`?"),
@@ -92,7 +92,7 @@ fn what_is_not_known_is_refused_with_what_was_meant() {
 
 /// Something that should have been inserted is missing. The default would be another database, no broker, or payloads that are not sealed.
 #[test]
-fn what_is_set_but_empty_is_refused() {
+fn empty_settings_are_refused() {
     let keys = SECTIONS.iter().flat_map(|section| {
         let name = if section.named { "_A" } else { "" };
         section.keys.iter().map(move |(key, _)| format!("JOBWRIGHT_{}{name}_{}", shout(section.name), shout(key)))
@@ -115,7 +115,7 @@ fn what_is_set_but_empty_is_refused() {
 }
 
 #[test]
-fn what_a_worker_sets_for_programs_is_no_setting() {
+fn variables_for_programs_are_no_settings() {
     load("", &[("JOBWRIGHT_JOB_ID", "x"), ("JOBWRIGHT_HEADER_TENANT", "acme")], None).unwrap();
 }
 
@@ -290,7 +290,7 @@ fn the_key_that_seals_may_have_any_id_though_both_come_from_the_environment() {
 
 /// Otherwise it would store in plain what is to be sealed, or report that no key is configured.
 #[test]
-fn a_program_without_its_workers_keys_is_told_so() {
+fn a_program_without_its_workers_keys_gets_an_error() {
     let inside = ("JOBWRIGHT_KEYS_WITHHELD", "1");
     for file in ["", "[seal]\nkey = \"a\"", "[seal]\nkey = \"a\"\n[seal_keys.a]"] {
         let text = refused(file, &[inside]);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_write_is_refused() {
+    fn files_that_others_may_write_are_refused() {
         let place = Place::new();
         assert_eq!(place.fault("x.toml"), None);
         place.set("x.toml", 0o666);
@@ -158,7 +158,7 @@ mod tests {
 
     /// Only root can give files away, so for another user this test proves nothing.
     #[test]
-    fn what_belongs_to_others_is_refused() {
+    fn files_of_other_users_are_refused() {
         const NOBODY: u32 = 65_534;
         if !Uid::effective().is_root() {
             return;

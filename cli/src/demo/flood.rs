@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jobwright::{AnyStore, ExecutorBuilder, JobError, KindOptions, NewJob, Outcome, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
-use super::bar;
+use super::progress::bar;
 use super::stage::{Stage, execute, until};
 use crate::failure::Failure;
 use crate::output::line;

@@ -3,38 +3,17 @@
 mod account;
 mod flood;
 mod process;
+mod progress;
 mod stage;
 mod takeover;
 
 use std::time::Instant;
 
-use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-
 use self::stage::Stage;
+use crate::args::DemoArgs;
 use crate::commands::signals::Signals;
 use crate::failure::Failure;
-use crate::output::{is_interactive, line, say};
-
-/// Flags of the tour.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Makes a database of its own and removes it at the end: a file in a temporary directory, or, with --database-url, the schema
-jobwright_demo_<pid> on that server. With --amqp-url the jobs of parts 2 and 3 go over that broker, by queues whose names begin with
-jobwright_demo_<pid>. DATABASE_URL, AMQP_URL and the configuration file are not looked at.
-
-Example:
-  jobwright demo
-  jobwright demo --database-url postgres://postgres@localhost/test
-  jobwright demo --amqp-url amqp://guest:guest@localhost/%2F")]
-pub(crate) struct DemoArgs {
-    /// How many jobs the second part sends.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
-    jobs: u64,
-    /// The process that is killed in the third part.
-    #[arg(long, hide = true)]
-    child_worker: bool,
-}
+use crate::output::{line, say};
 
 pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: Option<String>) -> Result<(), Failure> {
     if args.child_worker {
@@ -50,7 +29,7 @@ pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: 
     };
     let with_broker = stage.messages.broker().is_some();
     let place = stage.messages.admin().describe();
-    let closed = stage.close().await;
+    let closed = stage.close([process::QUEUE, flood::QUEUE, takeover::QUEUE]).await;
     if closed.is_err() {
         say(format!("the demo could not remove what it made on {place}"));
     }
@@ -69,13 +48,4 @@ async fn tour(stage: &Stage, jobs: u64) -> Result<(), Failure> {
     let sent = flood::run(stage, jobs).await?;
     let taken = takeover::run(stage).await?;
     account::run(stage, sent, &taken).await
-}
-
-/// Creates a progress bar, hidden unless stderr is a terminal.
-fn bar(length: u64, what: &'static str) -> ProgressBar {
-    if !is_interactive() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("    {bar:40} {human_pos} of {human_len} {msg}");
-    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what)
 }

@@ -97,26 +97,25 @@ impl Stage {
         Ok(Self { messages, working, config, prefix, directory: None })
     }
 
-    /// Removes everything.
-    pub(super) async fn close(self) -> Result<(), Failure> {
+    /// Removes everything, with these queues at the broker.
+    pub(super) async fn close(self, queues: [&str; 3]) -> Result<(), Failure> {
         if matches!(self.config.database.backend()?, Backend::Postgres(_)) {
             self.commit_one(&format!("drop schema \"{}\" cascade", self.config.database.schema), []).await?;
         }
-        let queues = self.remove_queues().await;
+        let removed = self.remove_queues(queues).await;
         drop((self.messages, self.working));
-        queues?;
+        removed?;
         match self.directory.map(TempDir::close) {
             Some(Err(error)) => Err(Failure::Failed(format!("the temporary directory could not be removed: {error}"))),
             _ => Ok(()),
         }
     }
 
-    async fn remove_queues(&self) -> Result<(), Failure> {
+    async fn remove_queues(&self, queues: [&str; 3]) -> Result<(), Failure> {
         let (Some(broker), Some(working)) = (self.messages.broker(), self.working.broker()) else { return Ok(()) };
         // First, so that no subscription declares its queue again.
         working.close(FAREWELL).await;
-        let queues = [super::process::QUEUE, super::flood::QUEUE, super::takeover::QUEUE].map(str::to_owned);
-        broker.remove(&queues, &[]).await?;
+        broker.remove(&queues.map(str::to_owned), &[]).await?;
         broker.close(FAREWELL).await;
         Ok(())
     }
@@ -140,7 +139,7 @@ impl Stage {
         let depth = broker.queues(&[broker.names().deliveries(queue)]).await?.first().and_then(|queue| queue.messages);
         line(format!(
             "    {}: {} confirmed, {} refused because the queue was full; here {} came by a delivery, {} were stale, {} left to the \
-             table; {} in the pipe now",
+             table; {} in the broker's queue now",
             mode.text(),
             sent.confirmed,
             sent.nacked,

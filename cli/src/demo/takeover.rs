@@ -8,7 +8,7 @@ use jobwright::{AnyStore, ExecutorBuilder, JobId, NewJob, NodeId, Outcome};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
-use super::bar;
+use super::progress::bar;
 use super::stage::{Stage, config, execute, until};
 use crate::failure::Failure;
 use crate::output::line;

@@ -17,8 +17,8 @@ use super::leash::{self, Leash};
 use super::pipes::{Pipes, STDERR_KEPT, STDOUT_MOST, Written};
 use super::program_file::fault;
 use super::stopping::Stopping;
+use super::withheld::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 use super::{ANY_BYTES, Ended, Output, reply, tail};
-use crate::config::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_takes_no_space() {
+    fn headers_that_do_not_fit_take_no_space() {
         let mut space = Space(100);
         assert!(space.takes("NAME", &"x".repeat(50)));
         assert!(!space.takes("NAME", &"x".repeat(50)));

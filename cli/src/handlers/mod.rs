@@ -9,12 +9,14 @@ mod pipes;
 mod program_file;
 mod stopping;
 mod url;
+mod withheld;
 
 pub(crate) use self::command::Program;
 pub(crate) use self::output::Output;
 pub(crate) use self::program_file::{fault, places};
 pub(crate) use self::stopping::Stopping;
 pub(crate) use self::url::{Webhook, check_url};
+pub(crate) use self::withheld::{HOOKS_WITHHELD, KEYS_WITHHELD, WITHHELD};
 
 use jobwright::job::{TRACEPARENT, TRACESTATE};
 use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload};

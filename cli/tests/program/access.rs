@@ -8,7 +8,7 @@ use crate::common::{Sandbox, until};
 use rusqlite::Connection;
 
 /// Creates a file of another application, in SQLite's default journal mode.
-fn of_somebody_else(path: &Path) -> Vec<u8> {
+fn of_another_installation(path: &Path) -> Vec<u8> {
     Connection::open(path)
         .unwrap()
         .execute_batch("create table orders (id integer); insert into orders values (1)")
@@ -57,7 +57,7 @@ fn a_worker_makes_its_database() {
 fn the_file_of_another_application_stays_as_it_is() {
     let sandbox = Sandbox::without_file();
     let file = sandbox.file("jobs.db");
-    let before = of_somebody_else(&file);
+    let before = of_another_installation(&file);
     for command in [&["migrate", "--status"][..], &["doctor"], &["status"], &["send", "x"], &["jobs", "list"]] {
         sandbox.run(command);
         assert!(std::fs::read(&file).unwrap() == before, "{command:?} changed it");

@@ -25,7 +25,7 @@ fn an_empty_rust_log_is_none() {
 }
 
 #[test]
-fn a_moment_that_can_not_be_read_is_told_with_an_example() {
+fn an_unreadable_time_is_refused_with_an_example() {
     let sandbox = Sandbox::sqlite();
     let id = sandbox.send(&["echo"]);
     for args in [

@@ -29,7 +29,7 @@ fn sending_and_working_over_the_broker() {
         let Some(sandbox) = sandbox.with_rabbit() else { return };
         sandbox.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
         let mut worker = sandbox.worker(&[]);
-        until("the subscription", || status(&sandbox)["pipes"]["default"]["consumers"] == 1);
+        until("the subscription", || status(&sandbox)["broker_queues"]["default"]["consumers"] == 1);
         let before = status(&sandbox);
         assert_eq!(before["mode"], "up", "{before}");
         assert!(before["nodes"][0]["broker"] == "up", "{before}");
@@ -61,7 +61,7 @@ fn draining_over_the_broker_ends() {
 }
 
 #[test]
-fn an_event_reaches_who_listens() {
+fn an_event_reaches_its_listeners() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
     sandbox.run(&["broker", "apply"]).success();
@@ -80,7 +80,7 @@ fn an_event_reaches_who_listens() {
 }
 
 #[test]
-fn a_reply_reaches_who_asked() {
+fn a_reply_reaches_its_queue() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.configure("[handlers.upper]\ncommand = [\"tr\", \"a-z\", \"A-Z\"]\nreply = true\n");
     let rabbit = sandbox.rabbit();
@@ -105,7 +105,7 @@ fn an_external_worker_gets_the_job_and_says_how_it_ended() {
     sandbox.send(&["letter", "{\"to\":\"ada\"}", "--queue", "mail"]);
     let mut worker = sandbox.worker(&["--drain"]);
     let rabbit = sandbox.rabbit();
-    until("the queue", || status(&sandbox)["pipes"]["mail"]["messages"].is_number());
+    until("the queue", || status(&sandbox)["broker_queues"]["mail"]["messages"].is_number());
     let job = rabbit.receive(&rabbit.name("x.mail"));
     assert_eq!(serde_json::from_slice::<Value>(&job.body).unwrap(), serde_json::json!({ "to": "ada" }));
     let now = status(&sandbox);
@@ -148,7 +148,7 @@ fn the_queues_are_set_up_and_checked() {
 }
 
 #[test]
-fn the_doctor_finds_what_is_wrong() {
+fn the_doctor_finds_missing_and_different_queues() {
     let Some(sandbox) = Sandbox::postgres().and_then(Sandbox::with_rabbit) else { return };
     sandbox.run(&["broker", "apply"]).success();
     let well = sandbox.run(&["doctor", "--output", "json"]).success();
@@ -191,7 +191,7 @@ fn the_doctor_finds_what_is_wrong() {
 
 /// A broker that does not answer blocks neither sending nor working nor listing.
 #[test]
-fn without_the_broker_everything_goes_by_the_table() {
+fn without_the_broker_all_jobs_are_claimed_from_the_table() {
     let sandbox = Sandbox::sqlite().with_broker(SECRET);
     sandbox.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
     sandbox.send(&["echo", "1"]);

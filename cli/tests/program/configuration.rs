@@ -8,7 +8,7 @@ use jobwright::store::sqlite::MIGRATIONS;
 const SECRET: &str = "postgres://somebody:hunter2@127.0.0.1:1/nowhere?password=hunter2";
 
 #[test]
-fn exit_codes_tell_what_is_wrong() {
+fn exit_codes_distinguish_failures() {
     let sandbox = Sandbox::sqlite();
     sandbox.run(&["migrate"]).code(0);
     sandbox.run(&["--help"]).code(0);
@@ -23,7 +23,7 @@ fn exit_codes_tell_what_is_wrong() {
 }
 
 #[test]
-fn mistakes_come_with_what_was_meant() {
+fn mistakes_come_with_suggestions() {
     let sandbox = Sandbox::sqlite();
     std::fs::write(sandbox.file("jobwright.toml"), "[executor]\nleese = \"1s\"\n").unwrap();
     sandbox

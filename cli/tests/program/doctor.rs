@@ -4,11 +4,11 @@ use crate::common::{Done, Sandbox, as_owner, on_both_stores, until, uuid};
 use serde_json::Value;
 
 on_both_stores!(
-    nobody_runs_what_waits,
+    jobs_wait_and_no_node_runs,
     programs_that_can_not_be_started,
-    jobs_that_nobody_could_read,
+    unreadable_jobs,
     replies_that_do_not_get_away,
-    what_it_advises_about_permits_helps,
+    the_advice_about_permits_helps,
     schedules_and_rules_that_can_not_be_read,
 );
 
@@ -40,7 +40,7 @@ fn on_the_database(sandbox: &Sandbox, sql: &str) {
     });
 }
 
-fn nobody_runs_what_waits(sandbox: &Sandbox) {
+fn jobs_wait_and_no_node_runs(sandbox: &Sandbox) {
     sandbox.run(&["migrate"]).success();
     assert_eq!(found(&doctor(sandbox).success(), "nodes")[0].0, "ok");
     sandbox.send(&["mail"]);
@@ -65,7 +65,7 @@ fn programs_that_can_not_be_started(sandbox: &Sandbox) {
     assert!(denied.contains("[handlers.denied]") && denied.contains("may not be executed"), "{denied}");
 }
 
-fn jobs_that_nobody_could_read(sandbox: &Sandbox) {
+fn unreadable_jobs(sandbox: &Sandbox) {
     sandbox.configure(
         "[handlers.odd]\ncommand = [\"sh\", \"-c\", \"echo the job can\\\\'t be read: it is odd >&2; exit 65\"]\n",
     );
@@ -116,7 +116,7 @@ fn doctor_as_a_role(sandbox: &Sandbox, options: &str, less: &str) -> Done {
 
 /// A role that may have fewer connections than one executor uses.
 #[test]
-fn too_few_connections_are_told() {
+fn too_few_connections_are_reported() {
     let Some(sandbox) = Sandbox::postgres() else { return };
     let told = found(&doctor_as_a_role(&sandbox, "connection limit 12", ""), "connections");
     let expected = "1 executors may use 13 (13 each), and the role allows 12";
@@ -160,7 +160,7 @@ fn schedules_and_rules_that_can_not_be_read(sandbox: &Sandbox) {
 }
 
 /// Permits without a holder, as a truncated table leaves them, and a key that nothing will unblock: it advises to run a worker, and that is enough.
-fn what_it_advises_about_permits_helps(sandbox: &Sandbox) {
+fn the_advice_about_permits_helps(sandbox: &Sandbox) {
     sandbox.configure("[handlers.mail]\ncommand = [\"true\"]\n");
     sandbox.run(&["migrate"]).success();
     let holder = if sandbox.schema().is_some() { "gen_random_uuid()" } else { "randomblob(16)" };

@@ -82,7 +82,7 @@ fn lines(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_the_documents_say_to_run_exists() {
+fn commands_in_the_documents_exist() {
     let commands = commands();
     let (mut wrong, mut checked) = (BTreeSet::new(), 0);
     for (path, text) in documents() {

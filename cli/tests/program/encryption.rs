@@ -29,7 +29,7 @@ fn stored(sandbox: &Sandbox) -> String {
 }
 
 #[test]
-fn sealed_jobs_are_read_by_programs_and_operators_and_by_nobody_else() {
+fn sealed_jobs_are_read_only_with_their_keys() {
     let sandbox = Sandbox::sqlite();
     std::fs::write(sandbox.file("next.key"), "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
     sandbox.configure(&format!("[seal]\nkey = \"2026-11\"\ncompress = true\n{KEYS}{HANDLERS}"));
@@ -59,7 +59,7 @@ fn sealed_jobs_are_read_by_programs_and_operators_and_by_nobody_else() {
 }
 
 #[test]
-fn keys_that_can_not_be_used_are_told_and_never_shown() {
+fn unusable_keys_are_reported_and_never_shown() {
     let sandbox = Sandbox::sqlite();
     for (text, says) in [
         (KEYS.to_owned(), "`[seal]` has no `key`"),

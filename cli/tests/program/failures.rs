@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 on_both_stores!(
     errors_are_grouped,
-    dead_letters_are_chosen_by_what_they_died_of,
+    dead_letters_are_selected_by_their_error,
     dead_letters_run_again_some_at_a_time,
     a_queue_says_when_to_try_again,
     the_past_is_listed,
@@ -46,7 +46,7 @@ fn errors_are_grouped(sandbox: &Sandbox) {
     assert_eq!(json_of(sandbox, &["jobs", "errors", "--until", "2020-01-01T00:00:00Z"])["scanned"], 0);
 }
 
-fn dead_letters_are_chosen_by_what_they_died_of(sandbox: &Sandbox) {
+fn dead_letters_are_selected_by_their_error(sandbox: &Sandbox) {
     sandbox.configure(FAILING);
     let ids = died(sandbox);
     sandbox.send(&["waits"]);

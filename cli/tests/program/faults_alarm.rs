@@ -12,7 +12,7 @@ fn alarm(sandbox: &Sandbox) -> (String, String) {
 }
 
 #[test]
-fn faults_an_alarm_is_seen_by_who_only_looks() {
+fn faults_an_alarm_is_seen_by_commands_that_only_read() {
     if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
         return;
     }

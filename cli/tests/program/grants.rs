@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output, Stdio};
 
+use jobwright::store::engine::testing::postgres_statement;
+
 use crate::common::{Sandbox, as_owner, until, uuid};
 
 /// The roles of one test. They belong to the whole server, so they have unique names, and are dropped with the test.
@@ -154,13 +156,9 @@ fn roles_do_their_work_with_what_they_are_granted() {
     assert!(operate(&["audit", "list"]).contains("evict"));
     // Old rows that executors prune, with the statements that they use.
     let (forgets, schema) = (roles.name("executor"), sandbox.schema().unwrap());
-    for statement in [
-        include_str!("../../../src/store/postgres/sql/prune_audit.sql"),
-        include_str!("../../../src/store/postgres/sql/prune_dead_letters.sql"),
-    ] {
+    for name in ["prune_audit", "prune_dead_letters"] {
         let statement =
-            statement.replace("{schema}", schema).replace("{briefly}", "true").replace(":age_us", "3600000000");
-        let statement = statement.replace(":limit", "10").replace(":offset", "0");
+            postgres_statement(name, schema).replace("$1", "3600000000").replace("$2", "10").replace("$3", "0");
         as_owner(&format!("set role \"{forgets}\"; {statement}")).unwrap();
     }
 

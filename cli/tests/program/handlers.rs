@@ -17,7 +17,7 @@ on_both_stores!(
     output_comes_in_one_piece,
     urls_say_how_it_ended,
     a_server_that_asks_for_no_delay_burns_no_attempts,
-    an_answer_of_any_type_reaches_who_asked,
+    a_reply_of_any_type_reaches_its_queue,
 );
 
 /// Runs a worker until no job waits, runs or is a timer.
@@ -311,7 +311,7 @@ fn a_server_that_asks_for_no_delay_burns_no_attempts(sandbox: &Sandbox) {
 }
 
 /// The other side did the work. What it says of its answer must not make the job a dead letter.
-fn an_answer_of_any_type_reaches_who_asked(sandbox: &Sandbox) {
+fn a_reply_of_any_type_reaches_its_queue(sandbox: &Sandbox) {
     let (port, _) = serve();
     let answers = [
         ("200-no-name", "application/octet-stream"),

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 on_both_stores!(
     a_job_can_be_sent_and_seen,
-    what_a_job_asks_for_is_seen,
-    how_far_a_job_got_and_what_it_left_is_seen,
+    options_of_a_job_are_shown,
+    progress_and_result_of_a_job_are_shown,
     a_unique_job_is_sent_once,
     payloads_come_back_as_they_were,
     an_id_is_taken_once,
@@ -53,7 +53,7 @@ fn a_job_can_be_sent_and_seen(sandbox: &Sandbox) {
     assert_eq!(sandbox.show(&at)["due_at"], "2099-01-01T00:00:00Z");
 }
 
-fn what_a_job_asks_for_is_seen(sandbox: &Sandbox) {
+fn options_of_a_job_are_shown(sandbox: &Sandbox) {
     let asked = ["--group", "g", "--ordered", "--tenant", "acme", "--limit-key", "printer", "--ttl", "1h"];
     let id = sandbox.send(&[&["x"][..], &asked].concat());
     let job = sandbox.show(&id);
@@ -71,7 +71,7 @@ fn what_a_job_asks_for_is_seen(sandbox: &Sandbox) {
     sandbox.run(&["send", "x", "--ttl", "1s", "--delay", "2s"]).code(2).says("time to live");
 }
 
-fn how_far_a_job_got_and_what_it_left_is_seen(sandbox: &Sandbox) {
+fn progress_and_result_of_a_job_are_shown(sandbox: &Sandbox) {
     let id = sandbox.send(&["import"]);
     let job = sandbox.show(&id);
     assert_eq!((&job["progress"], &job["result"]), (&Value::Null, &Value::Null));

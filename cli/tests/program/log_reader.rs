@@ -27,7 +27,7 @@ fn stop(worker: &mut std::process::Child) {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_no_job_up() {
+fn an_unread_log_delays_no_job() {
     let (_sandbox, mut worker) = unread();
     // The reader is back, and nothing is missing.
     let mut stderr = worker.stderr.take().unwrap();
@@ -40,7 +40,7 @@ fn a_log_that_nobody_reads_holds_no_job_up() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_keeps_no_worker_from_its_end() {
+fn an_unread_log_does_not_prevent_the_end_of_a_worker() {
     let (_sandbox, mut worker) = unread();
     stop(&mut worker);
     let mut code = None;

@@ -58,7 +58,7 @@ fn a_configuration_that_others_may_write_is_used_only_if_it_is_named() {
 }
 
 #[test]
-fn the_doctor_names_what_others_may_write() {
+fn the_doctor_names_files_that_others_may_write() {
     let sandbox = Sandbox::sqlite();
     std::fs::write(sandbox.file("program"), "#!/bin/sh\n").unwrap();
     std::fs::write(sandbox.file("a.key"), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
@@ -153,7 +153,7 @@ fn only_ordinary_files_of_a_bounded_size_are_read() {
 
 /// Something that should have been inserted is missing: `DATABASE_URL="$UNSET"`. The default would be another database.
 #[test]
-fn what_is_set_but_empty_is_no_default() {
+fn an_empty_setting_is_no_default() {
     let sandbox = Sandbox::without_file();
     std::fs::write(sandbox.file("jobwright.toml"), "[handlers.x]\ncommand = [\"true\"]\n").unwrap();
     for variable in ["DATABASE_URL", "AMQP_URL", "JOBWRIGHT_DATABASE_URL", "JOBWRIGHT_BROKER_URL", "JOBWRIGHT_SEAL_KEY"]

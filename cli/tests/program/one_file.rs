@@ -113,7 +113,7 @@ fn a_file_that_is_mounted_alone_is_refused_and_a_mounted_directory_is_not() {
 
 /// A file with several hard links would get a log for each name.
 #[test]
-fn a_file_with_hard_links_is_refused_with_what_to_do() {
+fn a_file_with_hard_links_is_refused_with_a_remedy() {
     let sandbox = Sandbox::sqlite();
     std::fs::hard_link(sandbox.file("jobs.db"), sandbox.file("backup.db")).unwrap();
     let before = inventory(sandbox.path());

@@ -10,8 +10,8 @@ on_both_stores!(
     rules_are_put_and_deleted,
     the_audit_names_the_operator,
     a_node_that_is_not_there_is_said,
-    the_doctor_looks_at_what_is_beside_the_jobs,
-    the_doctor_names_what_lies_ahead_of_the_clock,
+    the_doctor_checks_schedules_rules_and_permits,
+    the_doctor_names_timestamps_ahead_of_the_clock,
 );
 
 fn documents(sandbox: &Sandbox, arguments: &[&str]) -> Value {
@@ -129,7 +129,7 @@ fn examined(sandbox: &Sandbox) -> Value {
     serde_json::from_str(&sandbox.run(&["doctor", "--output", "json"]).code(1).stdout).unwrap()
 }
 
-fn the_doctor_looks_at_what_is_beside_the_jobs(sandbox: &Sandbox) {
+fn the_doctor_checks_schedules_rules_and_permits(sandbox: &Sandbox) {
     let doctor = |check: &str| {
         let all = examined(sandbox);
         let found = all.as_array().unwrap().iter().find(|one| one["check"] == check).unwrap_or_else(|| panic!("{all}"));
@@ -155,7 +155,7 @@ fn the_doctor_looks_at_what_is_beside_the_jobs(sandbox: &Sandbox) {
     assert_eq!((state.as_str(), found.as_str()), ("warn", "jobs wait at g:g, which nobody holds and nobody will open"));
 }
 
-fn the_doctor_names_what_lies_ahead_of_the_clock(sandbox: &Sandbox) {
+fn the_doctor_names_timestamps_ahead_of_the_clock(sandbox: &Sandbox) {
     let doctor = || {
         let all = examined(sandbox);
         all.as_array().unwrap().iter().find(|one| one["check"] == "ahead of the clock").unwrap().clone()

@@ -107,7 +107,7 @@ fn a_program_that_finishes_while_its_worker_stops_has_run_once() {
 
 /// The signal goes to the program's process group. A process that should live on creates its own session (`setsid`).
 #[test]
-fn what_a_program_leaves_running_ends_with_it() {
+fn processes_left_by_a_program_end_with_it() {
     let sandbox = Sandbox::sqlite();
     sandbox.configure(
         r#"

@@ -44,7 +44,7 @@ fn programs_get_no_password_of_their_worker() {
 
 /// Which of the two wins would be chance, so neither does, and no variable of the worker takes its place.
 #[test]
-fn headers_of_the_same_variable_are_told_as_json_only() {
+fn headers_that_share_a_variable_are_passed_as_json_only() {
     let sandbox = Sandbox::sqlite();
     sandbox.configure("[handlers.shows]\ncommand = [\"env\"]\n");
     sandbox.send(&["shows", "--header", "a-b=1", "--header", "a_b=2", "--header", "c=3"]);
@@ -59,7 +59,7 @@ fn headers_of_the_same_variable_are_told_as_json_only() {
 
 /// Listings show text of programs and producers in terminals, which interpret control characters.
 #[test]
-fn listings_show_what_would_steer_a_terminal() {
+fn listings_escape_control_characters() {
     let sandbox = Sandbox::sqlite();
     let header = "note=a\u{9b}31m\u{7f}\u{202e}b";
     let id = sandbox.send(&["e\u{202e}cho", "--header", header]);

@@ -24,7 +24,7 @@ fn refused(sandbox: &Sandbox, id: &str, reason: &str, more: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_was_put_aside_is_listed_and_stays_where_it_is() {
+fn rejected_messages_are_listed_and_stay() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.run(&["broker", "apply"]).success();
     assert!(sandbox.run(&["broker", "rejected", "list"]).success().stdout.contains("Nothing was put aside"));
@@ -47,7 +47,7 @@ fn what_was_put_aside_is_listed_and_stays_where_it_is() {
 }
 
 #[test]
-fn what_is_put_back_becomes_a_job_and_what_is_dropped_is_gone() {
+fn resubmitted_messages_become_jobs_and_dropped_ones_are_gone() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.configure("[handlers.note]\ncommand = [\"true\"]\n");
     sandbox.run(&["broker", "apply"]).success();
@@ -84,7 +84,7 @@ fn what_is_put_back_becomes_a_job_and_what_is_dropped_is_gone() {
 
 /// A message that can't be put back stays.
 #[test]
-fn what_cannot_be_put_back_stays_and_that_is_said() {
+fn messages_that_can_not_be_resubmitted_stay_and_are_reported() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.run(&["broker", "apply"]).success();
     refused(&sandbox, "a", "not-stored", &[]);
@@ -94,7 +94,7 @@ fn what_cannot_be_put_back_stays_and_that_is_said() {
 }
 
 #[test]
-fn status_and_doctor_count_what_was_put_aside() {
+fn status_and_doctor_count_rejected_messages() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.run(&["broker", "apply"]).success();
     let queue = sandbox.rabbit().name("submit.rejected");

@@ -11,7 +11,7 @@ on_both_stores!(
     bad_ones_are_refused,
     paused_and_resumed,
     run_and_filled_in,
-    what_is_done_to_schedules_is_in_the_audit,
+    changes_of_schedules_are_audited,
     faults_a_killed_worker_changes_no_occurrence,
 );
 
@@ -109,7 +109,7 @@ fn run_and_filled_in(sandbox: &Sandbox) {
     sandbox.run(&late).code(2).says("before now");
 }
 
-fn what_is_done_to_schedules_is_in_the_audit(sandbox: &Sandbox) {
+fn changes_of_schedules_are_audited(sandbox: &Sandbox) {
     let done = |args: &[&str]| sandbox.run(&[&["schedules"], args, &["--as", "ann"]].concat()).success();
     done(&["put", "x", "R/2026-01-01T00:00:00Z/P1D", "kind"]);
     done(&["pause", "x"]);

@@ -102,7 +102,7 @@ fn all_other_signals_mean_nothing() {
 
 /// `nohup`, and shells without job control.
 #[test]
-fn what_a_worker_was_started_to_ignore_it_ignores() {
+fn a_worker_ignores_signals_it_was_started_to_ignore() {
     let sandbox = Sandbox::sqlite();
     sandbox.configure("[handlers.t]\ncommand = [\"true\"]\n");
     let worker = sandbox.command(&["worker"]);

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use crate::common::{Sandbox, on_both_stores, until};
 
 on_both_stores!(
-    draining_leaves_what_is_not_its_own,
-    draining_runs_what_waits_for_its_group,
-    draining_says_what_it_could_not_run,
+    draining_leaves_jobs_of_other_queues_and_kinds,
+    draining_runs_jobs_that_wait_for_their_group,
+    draining_names_the_jobs_it_could_not_run,
     draining_does_not_wait_for_paused_suspects,
-    draining_waits_for_what_is_due,
-    draining_waits_for_what_another_worker_runs,
+    draining_waits_for_due_jobs,
+    draining_waits_for_jobs_of_another_worker,
     a_signal_lets_running_jobs_finish,
     a_second_signal_gives_them_back,
     a_program_ends_with_its_worker,
@@ -58,7 +58,7 @@ fn a_worker_that_is_to_wait_waits_for_its_database() {
     assert_eq!(worker.ended(), Some(0), "{}", worker.said());
 }
 
-fn draining_leaves_what_is_not_its_own(sandbox: &Sandbox) {
+fn draining_leaves_jobs_of_other_queues_and_kinds(sandbox: &Sandbox) {
     sandbox.configure("[handlers.ours]\ncommand = [\"cat\"]\n[queues.default]\n[queues.second]\nconcurrency = 2\n");
     let ours: Vec<String> =
         ["default", "second"].iter().map(|queue| sandbox.send(&["ours", "--queue", queue])).collect();
@@ -83,7 +83,7 @@ fn draining_leaves_what_is_not_its_own(sandbox: &Sandbox) {
     sandbox.run(&["worker", "--queue", "x=0"]).code(2);
 }
 
-fn draining_runs_what_waits_for_its_group(sandbox: &Sandbox) {
+fn draining_runs_jobs_that_wait_for_their_group(sandbox: &Sandbox) {
     sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
     for group in ["a", "a", "a", "b"] {
         sandbox.send(&["ours", "--group", group, "--ordered"]);
@@ -93,7 +93,7 @@ fn draining_runs_what_waits_for_its_group(sandbox: &Sandbox) {
 }
 
 /// The remaining jobs can't run: the group is paused, so this worker can do nothing about them.
-fn draining_says_what_it_could_not_run(sandbox: &Sandbox) {
+fn draining_names_the_jobs_it_could_not_run(sandbox: &Sandbox) {
     sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
     sandbox.run(&["rules", "put", "group", "frozen", "--paused", "true"]).success();
     let frozen = sandbox.send(&["ours", "--group", "frozen"]);
@@ -142,7 +142,7 @@ fn draining_does_not_wait_for_paused_suspects(sandbox: &Sandbox) {
 }
 
 /// A timer that is due counts as work, even before it was promoted.
-fn draining_waits_for_what_is_due(sandbox: &Sandbox) {
+fn draining_waits_for_due_jobs(sandbox: &Sandbox) {
     sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
     let due = sandbox.send(&["ours", "--delay", "100ms"]);
     until("the timer to be due", || {
@@ -154,7 +154,7 @@ fn draining_waits_for_what_is_due(sandbox: &Sandbox) {
 }
 
 /// A job that runs elsewhere may fail and come back, so the work is not over yet.
-fn draining_waits_for_what_another_worker_runs(sandbox: &Sandbox) {
+fn draining_waits_for_jobs_of_another_worker(sandbox: &Sandbox) {
     sandbox.configure(
         r#"
         [handlers.slow]

@@ -1,11 +1,16 @@
 //! The effect of each action on claims.
 
-use super::{ATTEMPTS, Action, Claims, Fate, Held, Phase, Process, Progress, Request, Row, SENDS, State};
-use crate::vocabulary::{Promise, Subject as _, index};
+use super::next_send;
+use super::{ATTEMPTS, Action, Claims, Fate, Held, Phase, Process, Progress, Request, Row, State};
+use crate::kernel::index;
+use crate::vocabulary::{Promise, Steps, Subject as _};
 
-impl Claims {
+impl Steps for Claims {
+    type State = State;
+    type Action = Action;
+
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         next.broken = None;
         match action {
@@ -14,7 +19,7 @@ impl Claims {
                 if state.rows[index(job)].is_some() || state.is_locked(job) {
                     return None;
                 }
-                let send = Self::next_send(state, job)?;
+                let send = next_send(&state.fates[index(job)])?;
                 next.rows[index(job)] = Some(Row { owner: 0, version: 0, attempt: 0, send, claim: 0, spent: 0 });
                 next.fates[index(job)][index(send)] = Fate::Live;
             }
@@ -38,7 +43,8 @@ impl Claims {
                     return None;
                 }
                 let room = asker.node != 0 && asker.request.is_none() && asker.hand.contains(&None);
-                let sense = if born { Self::next_send(state, job).is_some() } else { state.rows[index(job)].is_some() };
+                let sense =
+                    if born { next_send(&state.fates[index(job)]).is_some() } else { state.rows[index(job)].is_some() };
                 if !room || !sense || born && state.rows[index(job)].is_some() {
                     return None;
                 }
@@ -113,7 +119,7 @@ impl Claims {
             Action::Walk { process } => self.walk(&mut next, process)?,
             Action::Heartbeat { process } => {
                 let node = state.processes[index(process)].node;
-                if node == 0 || !state.is_dead(node) {
+                if node == 0 || !state.nodes.is_dead(node) {
                     return None;
                 }
                 next.processes[index(process)].end_node_session();
@@ -131,7 +137,7 @@ impl Claims {
                 if former == 0 || self.rules.claims_lock_their_node && state.holds_node(former) {
                     return None;
                 }
-                next.dead |= 1 << former;
+                next.nodes.bury(former);
                 next.processes[index(process)].former = 0;
                 for row in next.rows.iter_mut().flatten().filter(|row| row.owner == former) {
                     self.give_back(row);
@@ -141,8 +147,7 @@ impl Claims {
                 if state.processes[index(process)].node != 0 {
                     return None;
                 }
-                next.newest += 1;
-                next.processes[index(process)].node = next.newest;
+                next.processes[index(process)].node = next.nodes.register();
             }
             Action::Crash { process } => {
                 let request = state.processes[index(process)].request;
@@ -154,15 +159,14 @@ impl Claims {
                 next.faults.crashes += 1;
             }
             Action::Declare { node } => {
-                let locked = self.rules.claims_lock_their_node && state.holds_node(node);
-                if node > state.newest || state.is_dead(node) || locked {
+                if self.rules.claims_lock_their_node && state.holds_node(node) {
                     return None;
                 }
-                next.dead |= 1 << node;
+                next.nodes.declare(node)?;
                 next.faults.deaths += u8::from(state.is_lived(node));
             }
             Action::Release { job } => {
-                let mut row = state.rows[index(job)].filter(|row| row.owner != 0 && state.is_dead(row.owner))?;
+                let mut row = state.rows[index(job)].filter(|row| row.owner != 0 && state.nodes.is_dead(row.owner))?;
                 row.spent += 1;
                 self.back_or_buried(&mut next, job, row);
             }
@@ -170,21 +174,51 @@ impl Claims {
         Some(next)
     }
 
-    fn next_send(state: &State, job: u8) -> Option<u8> {
-        (0..SENDS as u8).find(|send| state.fates[index(job)][index(*send)] == Fate::Unsent)
+    /// The first possible action in this order: the network, nodes, checks of what is owned, handlers, claims.
+    fn repair(&self, state: &State) -> Option<Action> {
+        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[index(process)]));
+        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.rows[index(job)]?)));
+        let possible = |action: &Action| self.step(state, *action).is_some();
+        let network = all().filter(|(_, process)| process.request.is_some()).flat_map(|(process, _)| {
+            [Action::Execute { process }, Action::Commit { process }, Action::Answer { process }]
+        });
+        let lives = all().flat_map(|(process, _)| {
+            [Action::Heartbeat { process }, Action::Retire { process }, Action::Register { process }]
+        });
+        let deaths = state.nodes.all().filter(|node| !state.is_lived(*node)).map(|node| Action::Declare { node });
+        let released = jobs().map(|(job, _)| Action::Release { job });
+        let walks = all().map(|(process, _)| Action::Walk { process });
+        let looks = all()
+            .filter(|(_, process)| process.looks > 0 || self.has_lost(state, process))
+            .map(|(process, _)| Action::Look { process });
+        let looks = walks.chain(looks);
+        let handlers = all().flat_map(|(process, at)| {
+            (0..).zip(at.hand).filter_map(move |(hand, held)| {
+                Some(match held?.phase {
+                    Phase::Told => Action::EndTold { process, hand },
+                    phase => Action::Report { process, hand, success: phase != Phase::Failed, answered: true },
+                })
+            })
+        });
+        let waiting = jobs().filter(|(_, row)| row.owner == 0);
+        let claims =
+            waiting.flat_map(|(job, _)| all().map(move |(process, _)| Action::Ask { process, job, born: false }));
+        network.chain(lives).chain(deaths).chain(released).chain(looks).chain(handlers).chain(claims).find(possible)
     }
+}
 
+impl Claims {
     /// `claim.sql`, `insert_owned.sql`: checks the node, locks it, and picks a row that no other transaction has locked.
     fn execute(&self, state: &State, next: &mut State, process: u8) -> Option<Request> {
         let request = state.processes[index(process)].request.filter(|request| request.progress == Progress::Sent)?;
         let row = state.rows[index(request.job)];
-        let dead = state.is_dead(request.node);
+        let dead = state.nodes.is_dead(request.node);
         if request.born {
             // It waits for another sender of the same id.
             if state.is_locked(request.job) {
                 return None;
             }
-            let send = row.is_none().then(|| Self::next_send(state, request.job)).flatten();
+            let send = row.is_none().then(|| next_send(&state.fates[index(request.job)])).flatten();
             return Some(match send {
                 None => Request { progress: Progress::Nothing, ..request },
                 // The job waits like any other; a send is never refused.
@@ -223,7 +257,7 @@ impl Claims {
             let row = state.rows[index(job)]?;
             next.rows[index(job)] = Some(Row { owner: node, version, attempt: row.attempt + 1, claim, ..row });
         }
-        if state.is_dead(node) {
+        if state.nodes.is_dead(node) {
             self.note(next, Promise::TheDeadClaimNothing);
         }
         Some(Request { progress: Progress::Took, ..request })
@@ -344,38 +378,6 @@ impl Claims {
         if self.watches(promise) {
             state.broken = Some(promise);
         }
-    }
-
-    /// The first possible action in this order: the network, nodes, checks of what is owned, handlers, claims.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[index(process)]));
-        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.rows[index(job)]?)));
-        let possible = |action: &Action| self.follow(state, *action).is_some();
-        let network = all().filter(|(_, process)| process.request.is_some()).flat_map(|(process, _)| {
-            [Action::Execute { process }, Action::Commit { process }, Action::Answer { process }]
-        });
-        let lives = all().flat_map(|(process, _)| {
-            [Action::Heartbeat { process }, Action::Retire { process }, Action::Register { process }]
-        });
-        let deaths = (1..=state.newest).filter(|node| !state.is_lived(*node)).map(|node| Action::Declare { node });
-        let released = jobs().map(|(job, _)| Action::Release { job });
-        let walks = all().map(|(process, _)| Action::Walk { process });
-        let looks = all()
-            .filter(|(_, process)| process.looks > 0 || self.has_lost(state, process))
-            .map(|(process, _)| Action::Look { process });
-        let looks = walks.chain(looks);
-        let handlers = all().flat_map(|(process, at)| {
-            (0..).zip(at.hand).filter_map(move |(hand, held)| {
-                Some(match held?.phase {
-                    Phase::Told => Action::EndTold { process, hand },
-                    phase => Action::Report { process, hand, success: phase != Phase::Failed, answered: true },
-                })
-            })
-        });
-        let waiting = jobs().filter(|(_, row)| row.owner == 0);
-        let claims =
-            waiting.flat_map(|(job, _)| all().map(move |(process, _)| Action::Ask { process, job, born: false }));
-        network.chain(lives).chain(deaths).chain(released).chain(looks).chain(handlers).chain(claims).find(possible)
     }
 }
 

@@ -1,11 +1,15 @@
 //! The effect of each action in time.
 
 use super::{Action, Clocks, GAP, Health, LEASE, Left, Observation, Process, Renewal, State};
-use crate::vocabulary::{Promise, Subject as _, index};
+use crate::kernel::index;
+use crate::vocabulary::{Promise, Steps, Subject as _};
 
-impl Clocks {
+impl Steps for Clocks {
+    type State = State;
+    type Action = Action;
+
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         next.broken = None;
         match action {
@@ -140,6 +144,30 @@ impl Clocks {
         Some(next)
     }
 
+    /// All processes that can do what is due, and then time passes. Frozen ones stay frozen, and rows that silent ones locked stay locked.
+    fn repair(&self, state: &State) -> Option<Action> {
+        if self.at_rest(state) {
+            return None;
+        }
+        let possible = |action: &Action| self.step(state, *action).is_some();
+        let hearts = (0..self.processes).flat_map(|process| {
+            let at = state.processes[index(process)];
+            let stale = at.since > 0 || at.renewal.is_some();
+            [Action::Arrive { process }, Action::Answer { process }, Action::Send { process }]
+                .into_iter()
+                .filter(move |_| stale && at.health == Health::Up)
+        });
+        let stops = (0..self.processes).flat_map(|process| [Action::Stop { process }, Action::Retire { process }]);
+        let looks = (0..self.processes)
+            .filter(|process| state.processes[index(*process)].gap > 0)
+            .map(|process| Action::Look { process });
+        let deaths = (0..self.processes)
+            .flat_map(|process| (0..self.processes).map(move |node| Action::Declare { process, node }));
+        hearts.chain(stops).chain(looks).chain(deaths).chain([Action::Tick]).find(possible)
+    }
+}
+
+impl Clocks {
     /// Returns a process whose handlers run.
     fn running<'a>(&self, state: &'a mut State, process: u8) -> Option<&'a mut Process> {
         let at = &mut state.processes[index(process)];
@@ -190,28 +218,6 @@ impl Clocks {
             next.broken = Some(Promise::TheLivingAreLeftAlone);
         }
         Some(())
-    }
-
-    /// All processes that can do what is due, and then time passes. Frozen ones stay frozen, and rows that silent ones locked stay locked.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        if self.at_rest(state) {
-            return None;
-        }
-        let possible = |action: &Action| self.follow(state, *action).is_some();
-        let hearts = (0..self.processes).flat_map(|process| {
-            let at = state.processes[index(process)];
-            let stale = at.since > 0 || at.renewal.is_some();
-            [Action::Arrive { process }, Action::Answer { process }, Action::Send { process }]
-                .into_iter()
-                .filter(move |_| stale && at.health == Health::Up)
-        });
-        let stops = (0..self.processes).flat_map(|process| [Action::Stop { process }, Action::Retire { process }]);
-        let looks = (0..self.processes)
-            .filter(|process| state.processes[index(*process)].gap > 0)
-            .map(|process| Action::Look { process });
-        let deaths = (0..self.processes)
-            .flat_map(|process| (0..self.processes).map(move |node| Action::Declare { process, node }));
-        hearts.chain(stops).chain(looks).chain(deaths).chain([Action::Tick]).find(possible)
     }
 }
 

@@ -1,11 +1,15 @@
 //! The effect of each action on counted jobs.
 
 use super::{Action, Ask, Change, Counted, IN_FLIGHT, NODES, PROCESSES, Process, Row, State};
-use crate::vocabulary::index;
+use crate::kernel::index;
+use crate::vocabulary::Steps;
 
-impl Counted {
+impl Steps for Counted {
+    type State = State;
+    type Action = Action;
+
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         match action {
             Action::Send { job } => {
@@ -126,7 +130,7 @@ impl Counted {
             }
             Action::Crash { process } => {
                 let at = &mut next.processes[index(process)];
-                if at.node == 0 || usize::from(state.newest) + 1 >= NODES {
+                if at.node == 0 || state.nodes.all().count() + 1 >= NODES {
                     return None;
                 }
                 let sent = at.asks.iter().flatten().find(|ask| ask.took.is_none());
@@ -138,29 +142,28 @@ impl Counted {
                 if state.processes[index(process)].node != 0 {
                     return None;
                 }
-                next.newest += 1;
-                next.processes[index(process)].node = next.newest;
+                next.processes[index(process)].node = next.nodes.register();
             }
             Action::Declare { node } => {
                 let lived = state.processes.iter().any(|at| at.node == node);
-                if node > state.newest || lived || state.is_dead(node) {
+                if lived {
                     return None;
                 }
-                next.dead |= 1 << node;
+                next.nodes.declare(node)?;
                 if !self.rules.usage_outlives_rows {
                     next.usage[index(node)] = None;
                 }
             }
             Action::Release { job } => {
                 let Row::Owned { node, committing: false, .. } = state.rows[index(job)]? else { return None };
-                if !state.is_dead(node) {
+                if !state.nodes.is_dead(node) {
                     return None;
                 }
                 next.rows[index(job)] = Some(Row::Waiting);
             }
             Action::Free { node } => {
                 let kept = !self.rules.usage_of_the_dead_is_freed || state.owns(node);
-                if !state.is_dead(node) || kept || next.usage[index(node)].take().is_none() {
+                if !state.nodes.is_dead(node) || kept || next.usage[index(node)].take().is_none() {
                     return None;
                 }
             }
@@ -198,11 +201,67 @@ impl Counted {
         Some(next)
     }
 
+    /// Statements in flight, deaths, handlers, and then claims by a process that has fewer jobs than are counted, or could take one.
+    fn repair(&self, state: &State) -> Option<Action> {
+        let processes = || 0..PROCESSES as u8;
+        let each = || processes().flat_map(|process| (0..IN_FLIGHT as u8).map(move |n| (process, n)));
+        let jobs = || 0..self.jobs;
+        let possible = |action: &Action| self.step(state, *action).is_some();
+        let running = |at: &Process| at.hand.iter().flatten().count();
+        let wants = |process: u8| {
+            let at = state.processes[index(process)];
+            let counted = state.usage[index(at.node)].map_or(0, |(n, _)| usize::from(n));
+            let others: u8 = (0..)
+                .zip(&state.usage)
+                .filter(|(node, _)| *node != at.node)
+                .filter_map(|(_, usage)| *usage)
+                .map(|(n, _)| n)
+                .sum();
+            let counts = state.change == Change::None;
+            let startable = |(job, row): (usize, &Option<Row>)| {
+                *row == Some(Row::Waiting) && (counts || state.permits >> job & 1 == 1)
+            };
+            let could = state.rows.iter().enumerate().any(startable)
+                && running(&at) < IN_FLIGHT
+                && (!counts || running(&at) as u8 + others < self.limit);
+            let told = counts && self.rules.ends_are_told && counted > running(&at);
+            at.asks.iter().all(Option::is_none) && (told || could)
+        };
+        let under_way =
+            each().flat_map(|(process, ask)| [Action::Run { process, ask }, Action::Answer { process, ask }]);
+        let late = processes().map(|process| Action::RunLate { process, finds: true });
+        let registers = processes().map(|process| Action::Register { process });
+        let deaths = state.nodes.all().map(|node| Action::Declare { node });
+        let decided = jobs().map(|job| Action::Decide { job, done: true });
+        let released = jobs().map(|job| Action::Release { job });
+        let freed = state.nodes.all().map(|node| Action::Free { node });
+        let looks = processes().map(|process| Action::Look { process });
+        let handlers =
+            each().flat_map(|(process, hand)| [Action::Succeed { process, hand }, Action::Told { process, hand }]);
+        let admitted = jobs().map(|job| Action::Admit { job });
+        let claims = processes().filter(|process| wants(*process)).map(|process| Action::Ask { process });
+        under_way
+            .chain(late)
+            .chain(registers)
+            .chain(deaths)
+            .chain(decided)
+            .chain(released)
+            .chain(freed)
+            .chain(looks)
+            .chain(handlers)
+            .chain(std::iter::once(Action::FinishChange))
+            .chain(admitted)
+            .chain(claims)
+            .find(possible)
+    }
+}
+
+impl Counted {
     /// Counts, takes the jobs that may start, and writes how many run then. Returns the jobs taken, one bit each.
     fn count(&self, next: &mut State, node: u8, asked: Ask, finds: bool) -> u8 {
         let usage = next.usage[index(node)];
         let is_late = usage.is_some_and(|(_, version)| version > asked.claim);
-        if next.is_dead(node) || is_late && self.rules.late_claims_are_told {
+        if next.nodes.is_dead(node) || is_late && self.rules.late_claims_are_told {
             return 0;
         }
         let counts = next.change == Change::None;
@@ -232,59 +291,5 @@ impl Counted {
             next.usage[index(node)] = Some((asked.mine + taken, asked.claim));
         }
         took
-    }
-
-    /// Statements in flight, deaths, handlers, and then claims by a process that has fewer jobs than are counted, or could take one.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let processes = || 0..PROCESSES as u8;
-        let each = || processes().flat_map(|process| (0..IN_FLIGHT as u8).map(move |n| (process, n)));
-        let jobs = || 0..self.jobs;
-        let possible = |action: &Action| self.follow(state, *action).is_some();
-        let running = |at: &Process| at.hand.iter().flatten().count();
-        let wants = |process: u8| {
-            let at = state.processes[index(process)];
-            let counted = state.usage[index(at.node)].map_or(0, |(n, _)| usize::from(n));
-            let others: u8 = (0..)
-                .zip(&state.usage)
-                .filter(|(node, _)| *node != at.node)
-                .filter_map(|(_, usage)| *usage)
-                .map(|(n, _)| n)
-                .sum();
-            let counts = state.change == Change::None;
-            let startable = |(job, row): (usize, &Option<Row>)| {
-                *row == Some(Row::Waiting) && (counts || state.permits >> job & 1 == 1)
-            };
-            let could = state.rows.iter().enumerate().any(startable)
-                && running(&at) < IN_FLIGHT
-                && (!counts || running(&at) as u8 + others < self.limit);
-            let told = counts && self.rules.ends_are_told && counted > running(&at);
-            at.asks.iter().all(Option::is_none) && (told || could)
-        };
-        let under_way =
-            each().flat_map(|(process, ask)| [Action::Run { process, ask }, Action::Answer { process, ask }]);
-        let late = processes().map(|process| Action::RunLate { process, finds: true });
-        let registers = processes().map(|process| Action::Register { process });
-        let deaths = (1..=state.newest).map(|node| Action::Declare { node });
-        let decided = jobs().map(|job| Action::Decide { job, done: true });
-        let released = jobs().map(|job| Action::Release { job });
-        let freed = (1..=state.newest).map(|node| Action::Free { node });
-        let looks = processes().map(|process| Action::Look { process });
-        let handlers =
-            each().flat_map(|(process, hand)| [Action::Succeed { process, hand }, Action::Told { process, hand }]);
-        let admitted = jobs().map(|job| Action::Admit { job });
-        let claims = processes().filter(|process| wants(*process)).map(|process| Action::Ask { process });
-        under_way
-            .chain(late)
-            .chain(registers)
-            .chain(deaths)
-            .chain(decided)
-            .chain(released)
-            .chain(freed)
-            .chain(looks)
-            .chain(handlers)
-            .chain(std::iter::once(Action::FinishChange))
-            .chain(admitted)
-            .chain(claims)
-            .find(possible)
     }
 }

@@ -1,16 +1,19 @@
 //! The effect of each action on hand-outs.
 
-use super::{ATTEMPTS, Action, COPIES, Copy, External, Fate, Row, SENDS, State, Where};
-use crate::vocabulary::{Promise, Subject as _, index};
+use super::{ATTEMPTS, Action, COPIES, Copy, External, Fate, Row, State, Where};
+use crate::kernel::{index, next_send};
+use crate::vocabulary::{Promise, Steps, Subject as _};
 
-impl External {
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+impl Steps for External {
+    type State = State;
+    type Action = Action;
+
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         next.broken = None;
         match action {
             Action::Send { job } => {
-                let unsent = |send: &u8| state.now.fates[index(job)][index(*send)] == Fate::Unsent;
-                let send = (0..SENDS as u8).find(unsent).filter(|_| state.now.rows[index(job)].is_none())?;
+                let send = next_send(&state.now.fates[index(job)]).filter(|_| state.now.rows[index(job)].is_none())?;
                 next.now.rows[index(job)] = Some(Row { out: false, token: 0, attempt: 0, send, hand_out: 0, spent: 0 });
                 next.now.fates[index(job)][index(send)] = Fate::Live;
             }
@@ -84,6 +87,24 @@ impl External {
         Some(next)
     }
 
+    /// Messages in flight arrive and are processed; then late hand-outs time out; then waiting jobs are handed out.
+    fn repair(&self, state: &State) -> Option<Action> {
+        let possible = |action: &Action| self.step(state, *action).is_some();
+        let copies = (0..COPIES as u8).flat_map(|copy| {
+            [
+                Action::Publish { copy, confirmed: true },
+                Action::Deliver { copy },
+                Action::Report { copy, success: true, confirmed: true },
+                Action::Report { copy, success: false, confirmed: true },
+            ]
+        });
+        let late = (0..self.jobs).map(|job| Action::Expire { job });
+        let waiting = (0..self.jobs).map(|job| Action::HandOut { job });
+        copies.chain(late).chain(waiting).find(possible)
+    }
+}
+
+impl External {
     /// `complete_external.sql`, `settle_external.sql`.
     fn report(&self, state: &State, next: &mut State, copy: u8, success: bool, confirmed: bool) -> Option<()> {
         let at = state.copies[index(copy)]?;
@@ -134,21 +155,5 @@ impl External {
     fn back(&self, row: Row) -> Row {
         let token = if self.rules.claimers_draw_numbers { 0 } else { row.token };
         Row { out: false, token, hand_out: 0, ..row }
-    }
-
-    /// Messages in flight arrive and are processed; then late hand-outs time out; then waiting jobs are handed out.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let possible = |action: &Action| self.follow(state, *action).is_some();
-        let copies = (0..COPIES as u8).flat_map(|copy| {
-            [
-                Action::Publish { copy, confirmed: true },
-                Action::Deliver { copy },
-                Action::Report { copy, success: true, confirmed: true },
-                Action::Report { copy, success: false, confirmed: true },
-            ]
-        });
-        let late = (0..self.jobs).map(|job| Action::Expire { job });
-        let waiting = (0..self.jobs).map(|job| Action::HandOut { job });
-        copies.chain(late).chain(waiting).find(possible)
     }
 }

@@ -1,13 +1,17 @@
 //! The effect of each action on databases that lose commits.
 
 use super::{Action, Database, Failover, Held, IN_FLIGHT, JOBS, Process, Row, State};
-use crate::vocabulary::{Promise, Subject as _, index};
+use crate::kernel::index;
+use crate::vocabulary::{Promise, Steps, Subject as _};
 
 const WAITING: Row = Row { owner: 0, version: 0, claim: 0, by: 0 };
 
-impl Failover {
+impl Steps for Failover {
+    type State = State;
+    type Action = Action;
+
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         next.broken = None;
         match action {
@@ -147,6 +151,49 @@ impl Failover {
         Some(next)
     }
 
+    /// Heartbeats first, then deaths, checks of what is owned, handlers, claims. Connections stay where they are, because a working connection is
+    /// never given up. Only when no process is split between two servers, and nothing else is left to do, does the old primary stop.
+    fn repair(&self, state: &State) -> Option<Action> {
+        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[index(process)]));
+        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.primary.rows[index(job)]?)));
+        let possible = |action: &Action| self.step(state, *action).is_some();
+        let lives = all().flat_map(|(process, _)| {
+            let register = Action::Register { process, heartbeat_old: false, work_old: false };
+            [Action::Heartbeat { process }, Action::Retire { process }, register]
+        });
+        let unlived = (1..=state.newest).filter(|node| !state.is_lived(*node));
+        let deaths = unlived.map(|node| Action::Declare { node });
+        let released = jobs().map(|(job, _)| Action::Release { job });
+        let looks = all().map(|(process, _)| Action::Look { process });
+        let handlers = all()
+            .flat_map(|(process, _)| (0..IN_FLIGHT as u8).map(move |hand| (process, hand)))
+            .map(|(process, hand)| Action::Finish { process, hand });
+        let waiting = jobs().filter(|(_, row)| row.owner == 0);
+        let claims = waiting.flat_map(|(job, _)| {
+            all()
+                .filter(|(_, at)| !at.work_old || !at.heartbeat_old)
+                .map(move |(process, _)| Action::Claim { process, job })
+        });
+        // Nodes poll also where nothing waits, and so notice that the server does not know them.
+        let polls = all().filter(|(_, at)| at.node != 0).filter_map(|(process, at)| {
+            let server = if at.work_old { state.old? } else { state.primary };
+            (!server.is_alive(at.node)).then_some(Action::Claim { process, job: 0 })
+        });
+        let torn = all().any(|(_, at)| at.heartbeat_old != at.work_old);
+        let end = (!torn).then_some(Action::OldEnds);
+        lives
+            .chain(deaths)
+            .chain(released)
+            .chain(looks)
+            .chain(handlers)
+            .chain(claims)
+            .chain(polls)
+            .chain(end)
+            .find(possible)
+    }
+}
+
+impl Failover {
     /// `claim.sql`: takes a waiting row, if this server knows the node and has not declared it dead.
     fn claim(&self, state: &State, next: &mut State, process: u8, job: u8) -> Option<()> {
         let at = state.processes[index(process)];
@@ -202,47 +249,6 @@ impl Failover {
         if self.watches(promise) {
             state.broken = Some(promise);
         }
-    }
-
-    /// Heartbeats first, then deaths, checks of what is owned, handlers, claims. Connections stay where they are, because a working connection is
-    /// never given up. Only when no process is split between two servers, and nothing else is left to do, does the old primary stop.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[index(process)]));
-        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.primary.rows[index(job)]?)));
-        let possible = |action: &Action| self.follow(state, *action).is_some();
-        let lives = all().flat_map(|(process, _)| {
-            let register = Action::Register { process, heartbeat_old: false, work_old: false };
-            [Action::Heartbeat { process }, Action::Retire { process }, register]
-        });
-        let unlived = (1..=state.newest).filter(|node| !state.is_lived(*node));
-        let deaths = unlived.map(|node| Action::Declare { node });
-        let released = jobs().map(|(job, _)| Action::Release { job });
-        let looks = all().map(|(process, _)| Action::Look { process });
-        let handlers = all()
-            .flat_map(|(process, _)| (0..IN_FLIGHT as u8).map(move |hand| (process, hand)))
-            .map(|(process, hand)| Action::Finish { process, hand });
-        let waiting = jobs().filter(|(_, row)| row.owner == 0);
-        let claims = waiting.flat_map(|(job, _)| {
-            all()
-                .filter(|(_, at)| !at.work_old || !at.heartbeat_old)
-                .map(move |(process, _)| Action::Claim { process, job })
-        });
-        // Nodes poll also where nothing waits, and so notice that the server does not know them.
-        let polls = all().filter(|(_, at)| at.node != 0).filter_map(|(process, at)| {
-            let server = if at.work_old { state.old? } else { state.primary };
-            (!server.is_alive(at.node)).then_some(Action::Claim { process, job: 0 })
-        });
-        let torn = all().any(|(_, at)| at.heartbeat_old != at.work_old);
-        let end = (!torn).then_some(Action::OldEnds);
-        lives
-            .chain(deaths)
-            .chain(released)
-            .chain(looks)
-            .chain(handlers)
-            .chain(claims)
-            .chain(polls)
-            .chain(end)
-            .find(possible)
     }
 }
 

@@ -1,20 +1,20 @@
 //! The protocol as built, and its twins.
 
-use super::{Faults, Groups};
+use super::Groups;
 use crate::case::Expected::{Holds, IncludesHidden, Refuted};
 use crate::case::{Case, Size};
-use crate::vocabulary::{Promise, Rules};
+use crate::kernel::Faults;
+use crate::vocabulary::Rules;
 
 /// The cases about groups and limits.
 pub fn cases(size: Size) -> Vec<Case> {
-    let built = Rules::BUILT;
-    let groups = |[jobs, limit, sends, claims]: [u8; 4], [crashes, fences, lost]: [u8; 3]| Groups {
-        rules: built,
+    let groups = |[jobs, limit, sends, claims]: [u8; 4], [crashes, deaths, lost]: [u8; 3]| Groups {
+        rules: Rules::BUILT,
         jobs,
         limit: limit.into(),
         sends,
         claims,
-        faults: Faults { crashes, fences, lost },
+        faults: Faults { crashes, deaths, lost, ..Faults::NONE },
         only: None,
     };
     let (exclusive, limited) = match size {
@@ -26,29 +26,18 @@ pub fn cases(size: Size) -> Vec<Case> {
         Case::new(exclusive, "as built, one at a time", IncludesHidden),
         Case::new(limited, "as built, two at a time", Holds),
     ];
-    let mut twin = |rules, says, promise| {
+    let mut twin = |rules, promise, says| {
         let twin = Groups { rules, only: Some(promise), ..groups([2, 1, 2, 4], [1, 0, 1]) };
         cases.push(Case::new(twin, says, Refuted(promise)));
     };
-    twin(
-        Rules { permits_outlive_rows: false, ..built },
-        "the permit of a running job that is cancelled is free at once",
-        Promise::LimitsHold,
-    );
-    twin(
-        Rules { permits_belong_to_claims: false, ..built },
-        "the permit of a running job that is cancelled stays in the name of its id",
-        Promise::LimitsHold,
-    );
-    twin(
-        Rules { permits_of_the_dead_are_swept: false, ..built },
-        "slots that a node left are freed with the declaration of its death, and not later",
-        Promise::EverythingComesRight,
-    );
-    twin(
-        Rules { looks_see_permits: false, ..built },
-        "a node that looks at what it owns does not look at slots",
-        Promise::EverythingComesRight,
-    );
+    twins! { twin:
+        without permits_outlive_rows => LimitsHold: "the permit of a running job that is cancelled is free at once";
+        without permits_belong_to_claims => LimitsHold:
+            "the permit of a running job that is cancelled stays in the name of its id";
+        without permits_of_the_dead_are_swept => EverythingComesRight:
+            "slots that a node left are freed with the declaration of its death, and not later";
+        without looks_see_permits => EverythingComesRight:
+            "a node that looks at what it owns does not look at slots";
+    }
     cases
 }

@@ -1,11 +1,15 @@
 //! The effect of each action on permits.
 
 use super::{ATTEMPTS, Action, Groups, IN_FLIGHT, JOBS, Left, PROCESSES, Process, Row, RowState, SENDS, State};
-use crate::vocabulary::index;
+use crate::kernel::index;
+use crate::vocabulary::Steps;
 
-impl Groups {
+impl Steps for Groups {
+    type State = State;
+    type Action = Action;
+
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         match action {
             Action::Send { job } => {
@@ -31,7 +35,7 @@ impl Groups {
                 let at = &mut next.processes[index(process)];
                 let node = at.node;
                 let free = at.hand.iter().position(Option::is_none)?;
-                if node == 0 || state.is_dead(node) {
+                if node == 0 || state.nodes.is_dead(node) {
                     return None;
                 }
                 next.claims += 1;
@@ -105,21 +109,20 @@ impl Groups {
                 next.processes[index(process)] = Process::default();
                 let faults = &mut next.faults;
                 let count =
-                    if matches!(action, Action::Fence { .. }) { &mut faults.fences } else { &mut faults.crashes };
+                    if matches!(action, Action::Fence { .. }) { &mut faults.deaths } else { &mut faults.crashes };
                 *count += 1;
             }
             Action::Register { process } => {
                 if state.processes[index(process)].node != 0 {
                     return None;
                 }
-                next.newest += 1;
-                next.processes[index(process)].node = next.newest;
+                next.processes[index(process)].node = next.nodes.register();
             }
             Action::Declare { node } => {
-                if node > state.newest || state.is_lived(node) || state.is_dead(node) {
+                if state.is_lived(node) {
                     return None;
                 }
-                next.dead |= 1 << node;
+                next.nodes.declare(node)?;
                 if !self.rules.permits_of_the_dead_are_swept {
                     self.free_left(&mut next);
                 }
@@ -133,7 +136,7 @@ impl Groups {
             }
             Action::Release { job } => {
                 let row = state.rows[index(job)]?;
-                if !matches!(row.place, RowState::Owned { node, .. } if state.is_dead(node)) {
+                if !matches!(row.place, RowState::Owned { node, .. } if state.nodes.is_dead(node)) {
                     return None;
                 }
                 let again = row.attempt < ATTEMPTS;
@@ -148,40 +151,14 @@ impl Groups {
         Some(next)
     }
 
-    fn handler_ended(&self, next: &mut State, job: u8, node: u8, claim: u8) {
-        if self.rules.permits_belong_to_claims {
-            for left in &mut next.left {
-                *left = left.filter(|left| left.node != node || left.claim != claim);
-            }
-        } else if self.rules.permits_outlive_rows {
-            next.permits &= !(1 << job);
-        }
-    }
-
-    fn free_left(&self, next: &mut State) {
-        let dead = next.dead;
-        for left in &mut next.left {
-            *left = left.filter(|left| dead >> left.node & 1 == 0);
-        }
-        // Only for the twin whose permits belong to job ids: those without a row or a handler.
-        if self.rules.permits_outlive_rows && !self.rules.permits_belong_to_claims {
-            for job in 0..JOBS as u8 {
-                let runs = next.processes.iter().any(|at| at.hand.iter().flatten().any(|(held, _)| *held == job));
-                if next.rows[index(job)].is_none() && !runs {
-                    next.permits &= !(1 << job);
-                }
-            }
-        }
-    }
-
     /// Deaths, what is owned, handlers, admission, claims.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
+    fn repair(&self, state: &State) -> Option<Action> {
         let processes = || 0..PROCESSES as u8;
         let hands = || processes().flat_map(|process| (0..IN_FLIGHT as u8).map(move |hand| (process, hand)));
         let jobs = || 0..self.jobs;
-        let possible = |action: &Action| self.follow(state, *action).is_some();
+        let possible = |action: &Action| self.step(state, *action).is_some();
         let registers = processes().map(|process| Action::Register { process });
-        let deaths = (1..=state.newest).map(|node| Action::Declare { node });
+        let deaths = state.nodes.all().map(|node| Action::Declare { node });
         let released = jobs().map(|job| Action::Release { job }).chain([Action::Free]);
         let looks = processes().map(|process| Action::Look { process });
         let handlers = hands().map(|(process, hand)| Action::Succeed { process, hand });
@@ -196,5 +173,33 @@ impl Groups {
             .chain(admissions)
             .chain(claims)
             .find(possible)
+    }
+}
+
+impl Groups {
+    fn handler_ended(&self, next: &mut State, job: u8, node: u8, claim: u8) {
+        if self.rules.permits_belong_to_claims {
+            for left in &mut next.left {
+                *left = left.filter(|left| left.node != node || left.claim != claim);
+            }
+        } else if self.rules.permits_outlive_rows {
+            next.permits &= !(1 << job);
+        }
+    }
+
+    fn free_left(&self, next: &mut State) {
+        let nodes = next.nodes;
+        for left in &mut next.left {
+            *left = left.filter(|left| !nodes.is_dead(left.node));
+        }
+        // Only for the twin whose permits belong to job ids: those without a row or a handler.
+        if self.rules.permits_outlive_rows && !self.rules.permits_belong_to_claims {
+            for job in 0..JOBS as u8 {
+                let runs = next.processes.iter().any(|at| at.hand.iter().flatten().any(|(held, _)| *held == job));
+                if next.rows[index(job)].is_none() && !runs {
+                    next.permits &= !(1 << job);
+                }
+            }
+        }
     }
 }

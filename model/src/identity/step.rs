@@ -1,7 +1,8 @@
 //! The effect of each action on one id in several tables.
 
 use super::{ATTEMPTS, Action, Identity, Innocent, Row, SENDERS, Sender, State, Table};
-use crate::vocabulary::index;
+use crate::kernel::index;
+use crate::vocabulary::Steps;
 
 impl Table {
     fn at(self) -> usize {
@@ -9,9 +10,12 @@ impl Table {
     }
 }
 
-impl Identity {
+impl Steps for Identity {
+    type State = State;
+    type Action = Action;
+
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         let (job, timer, dead) = (Table::Job.at(), Table::Timer.at(), Table::Dead.at());
         match action {
@@ -121,6 +125,23 @@ impl Identity {
         Some(next)
     }
 
+    /// Senders end, then lost jobs are released, then handlers end, then due and waiting jobs continue.
+    fn repair(&self, state: &State) -> Option<Action> {
+        let possible = |action: &Action| self.step(state, *action).is_some();
+        let senders = (0..SENDERS as u8).map(|sender| Action::Commit { sender });
+        let rest = [
+            Action::Release,
+            Action::EndInnocent,
+            Action::Succeed,
+            Action::ClaimInnocent,
+            Action::Claim,
+            Action::Promote,
+        ];
+        senders.chain(rest).find(possible)
+    }
+}
+
+impl Identity {
     /// Inserts the given id. `None`: it has to wait for another sender.
     fn flush(&self, state: &State, sender: u8) -> Option<Sender> {
         let table = if sender == 0 { Table::Job } else { Table::Timer };
@@ -147,20 +168,5 @@ impl Identity {
             return None;
         }
         Some(Sender::Flushed((!saw && state.rows[table.at()].is_none()).then_some(table)))
-    }
-
-    /// Senders end, then lost jobs are released, then handlers end, then due and waiting jobs continue.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let possible = |action: &Action| self.follow(state, *action).is_some();
-        let senders = (0..SENDERS as u8).map(|sender| Action::Commit { sender });
-        let rest = [
-            Action::Release,
-            Action::EndInnocent,
-            Action::Succeed,
-            Action::ClaimInnocent,
-            Action::Claim,
-            Action::Promote,
-        ];
-        senders.chain(rest).find(possible)
     }
 }

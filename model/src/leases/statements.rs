@@ -1,7 +1,7 @@
 //! The effects of the statements on rows and the permit, whichever process runs them, and whenever.
 
 use super::{ATTEMPTS, Leases, PermitHolder, Report, Row, RowState, State};
-use crate::vocabulary::index;
+use crate::kernel::index;
 
 /// The result of a group claim.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,7 +85,7 @@ impl Leases {
             return Taken::default();
         }
         // A dead node claims nothing, and keeps nothing.
-        let most = if next.is_dead(node) { 0 } else { usize::from(report.most) };
+        let most = if next.nodes.is_dead(node) { 0 } else { usize::from(report.most) };
         let waits = |job: &u8| next.rows[index(*job)].is_some_and(|row| row.place == RowState::Blocked);
         let jobs = (0..self.jobs).filter(waits).take(most).fold(0, |jobs, job| jobs | 1 << job);
         if jobs == 0 {

@@ -4,7 +4,8 @@ use super::{
     Action, Held, IN_FLIGHT, Leases, MAX_GROUP_CLAIM, Noted, PROCESSES, PermitHolder, Process, Report, Row, RowState,
     SENDS, Stage, State,
 };
-use crate::vocabulary::{Rules, index};
+use crate::kernel::index;
+use crate::vocabulary::{Rules, Steps};
 
 impl Process {
     /// Adds a job. The claimer has checked that there is a free place.
@@ -48,8 +49,11 @@ impl Process {
     }
 }
 
-impl Leases {
-    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+impl Steps for Leases {
+    type State = State;
+    type Action = Action;
+
+    fn step(&self, state: &State, action: Action) -> Option<State> {
         let mut next = *state;
         match action {
             Action::Send { job } => {
@@ -85,10 +89,10 @@ impl Leases {
                 }
             }
             Action::Declare { node } => {
-                if node > state.newest || state.is_lived(node) || state.is_dead(node) {
+                if state.is_lived(node) {
                     return None;
                 }
-                next.dead |= 1 << node;
+                next.nodes.declare(node)?;
                 if !self.rules.leases_of_the_dead_are_swept {
                     self.free_dead(&mut next);
                 }
@@ -102,7 +106,7 @@ impl Leases {
             }
             Action::Release { job } => {
                 let row = state.rows[index(job)]?;
-                if !matches!(row.place, RowState::Owned { node, .. } if state.is_dead(node)) {
+                if !matches!(row.place, RowState::Owned { node, .. } if state.nodes.is_dead(node)) {
                     return None;
                 }
                 self.release(&mut next, job, row);
@@ -138,6 +142,40 @@ impl Leases {
         Some(next)
     }
 
+    /// Deaths, statements in flight, checks of what is owned, handlers, admission, claims.
+    fn repair(&self, state: &State) -> Option<Action> {
+        let processes = || 0..PROCESSES as u8;
+        let jobs = || 0..self.jobs;
+        let possible = |action: &Action| self.step(state, *action).is_some();
+        let told = |process| (0..IN_FLIGHT as u8).map(move |hand| Action::Told { process, hand });
+        let works = |process| {
+            [
+                Action::Start { process },
+                Action::Succeed { process },
+                Action::ClaimNext { process, most: MAX_GROUP_CLAIM, answered: true },
+            ]
+        };
+        let looks = |process| [Action::Look { process }, Action::LookAtPermits { process }];
+        let registers = processes().map(|process| Action::Register { process });
+        let deaths = state.nodes.all().map(|node| Action::Declare { node });
+        let released =
+            [Action::Arrive].into_iter().chain(jobs().map(|job| Action::Release { job })).chain([Action::Free]);
+        let claims =
+            jobs().flat_map(|job| processes().map(move |process| Action::Claim { process, job, answered: true }));
+        registers
+            .chain(deaths)
+            .chain(released)
+            .chain(processes().flat_map(looks))
+            .chain(processes().flat_map(told))
+            .chain(processes().flat_map(works))
+            .chain(jobs().map(|job| Action::Admit { job }))
+            .chain(claims)
+            .chain([Action::Round])
+            .find(possible)
+    }
+}
+
+impl Leases {
     fn cancel(&self, next: &mut State, job: u8) -> Option<()> {
         let row = next.rows[index(job)].take()?;
         match row.place {
@@ -158,11 +196,11 @@ impl Leases {
     }
 
     fn free_dead(&self, next: &mut State) {
-        let dead = next.dead;
+        let nodes = next.nodes;
         // A row that can't be released yet is locked by its own handler's commit, which may be in flight.
         let line_is_left =
             next.rows.iter().flatten().any(
-                |row| matches!(row.place, RowState::Owned { node, in_group_run: true, .. } if dead >> node & 1 == 1),
+                |row| matches!(row.place, RowState::Owned { node, in_group_run: true, .. } if nodes.is_dead(node)),
             );
         if line_is_left
             && self.rules.leases_outlive_dead_group_runs
@@ -171,8 +209,8 @@ impl Leases {
             return;
         }
         match next.permit {
-            PermitHolder::Left { node, .. } if next.is_dead(node) => next.free(),
-            PermitHolder::Lease { node, .. } if next.is_dead(node) && self.rules.leases_of_the_dead_are_freed => {
+            PermitHolder::Left { node, .. } if next.nodes.is_dead(node) => next.free(),
+            PermitHolder::Lease { node, .. } if next.nodes.is_dead(node) && self.rules.leases_of_the_dead_are_freed => {
                 next.free();
             }
             _ => {}
@@ -186,7 +224,7 @@ impl Leases {
         match action {
             Action::Claim { job, answered, .. } => {
                 let row = next.rows[index(job)].filter(|row| row.place == RowState::Admitted)?;
-                if at.hand.iter().all(Option::is_some) || next.is_dead(node) {
+                if at.hand.iter().all(Option::is_some) || next.nodes.is_dead(node) {
                     return None;
                 }
                 let claim = next.draw();
@@ -320,8 +358,7 @@ impl Leases {
                 next.faults.deaths += 1;
             }
             Action::Register { .. } => {
-                next.newest += 1;
-                at.node = next.newest;
+                at.node = next.nodes.register();
             }
             _ => return None,
         }
@@ -334,37 +371,5 @@ impl Leases {
         if report.lease.is_some() || !self.rules.unnamed_leases_stay {
             at.lease = None;
         }
-    }
-
-    /// Deaths, statements in flight, checks of what is owned, handlers, admission, claims.
-    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let processes = || 0..PROCESSES as u8;
-        let jobs = || 0..self.jobs;
-        let possible = |action: &Action| self.follow(state, *action).is_some();
-        let told = |process| (0..IN_FLIGHT as u8).map(move |hand| Action::Told { process, hand });
-        let works = |process| {
-            [
-                Action::Start { process },
-                Action::Succeed { process },
-                Action::ClaimNext { process, most: MAX_GROUP_CLAIM, answered: true },
-            ]
-        };
-        let looks = |process| [Action::Look { process }, Action::LookAtPermits { process }];
-        let registers = processes().map(|process| Action::Register { process });
-        let deaths = (1..=state.newest).map(|node| Action::Declare { node });
-        let released =
-            [Action::Arrive].into_iter().chain(jobs().map(|job| Action::Release { job })).chain([Action::Free]);
-        let claims =
-            jobs().flat_map(|job| processes().map(move |process| Action::Claim { process, job, answered: true }));
-        registers
-            .chain(deaths)
-            .chain(released)
-            .chain(processes().flat_map(looks))
-            .chain(processes().flat_map(told))
-            .chain(processes().flat_map(works))
-            .chain(jobs().map(|job| Action::Admit { job }))
-            .chain(claims)
-            .chain([Action::Round])
-            .find(possible)
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_a_frame_is_left_out_and_counted() {
+    fn headers_that_do_not_fit_into_a_frame_are_left_out_and_counted() {
         let own =
             (0..64).map(|n| (format!("h{n:02}"), "v".repeat(4096))).chain([("n".repeat(300), String::new())]).collect();
         let table = Headers::default().own(&own).table();

@@ -12,18 +12,18 @@ use crate::executor::broker::bisect;
 use crate::executor::broker::mode::{BATCH, alive};
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
 use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::kinds::failure_policy::RetryDecision;
+use crate::executor::node::Node;
 use crate::executor::node::stats::add;
-use crate::executor::outcome::failure_policy::RetryDecision;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job, JobError, JobMessage, REPLY_QUEUE, ReportKey};
-use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
+use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Verdict};
 
 /// The time until a report on a locked job is tried again, at first and at most.
 const HELD_FIRST: Duration = Duration::from_millis(500);
 const HELD: Duration = Duration::from_secs(30);
 
 /// Records reports until the node stops claiming.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, key: Arc<CachedReportKey>) {
+pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, key: Arc<CachedReportKey>) {
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}
@@ -31,9 +31,9 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>
     }
 }
 
-async fn record<S: Store>(node: &Arc<NodeSession<S>>, broker: &Arc<Broker>, key: &CachedReportKey) {
+async fn record(node: &Arc<Node>, broker: &Arc<Broker>, key: &CachedReportKey) {
     let key = if broker.config().report_tokens { Some(read(key, node).await) } else { None };
-    let limits = node.messages.shared.limits;
+    let limits = node.job_limits;
     let mut subscription = broker.subscribe_carefully(broker.names().reply(), bisect::prefetch(limits), limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
@@ -88,7 +88,7 @@ impl HeldReports {
 }
 
 /// Reads the report key. Reports wait in the broker until it is known.
-async fn read<'k, S: Store>(key: &'k CachedReportKey, node: &NodeSession<S>) -> &'k ReportKey {
+async fn read<'k>(key: &'k CachedReportKey, node: &Node) -> &'k ReportKey {
     let mut delays = Reconnect::new(Duration::from_secs(5));
     loop {
         match key.get(node).await {
@@ -100,8 +100,8 @@ async fn read<'k, S: Store>(key: &'k CachedReportKey, node: &NodeSession<S>) -> 
 }
 
 /// Records reports. Returns those that wait for another transaction.
-async fn take<S: Store>(
-    node: &Arc<NodeSession<S>>,
+async fn take(
+    node: &Arc<Node>,
     broker: &Arc<Broker>,
     came: Vec<Incoming>,
     key: Option<&ReportKey>,
@@ -111,7 +111,7 @@ async fn take<S: Store>(
     let mut messages = Vec::new();
     let mut reports = Reports::default();
     for message in came {
-        match wire::report(&message, node.messages.shared.limits, key) {
+        match wire::report(&message, node.job_limits, key) {
             Ok(report) => {
                 reports.add(messages.len(), report);
                 messages.push(message);
@@ -190,9 +190,9 @@ impl Reports {
 
     /// Records the reports and acks those recorded. Repeating this is safe: reports recorded before are refused. Returns the messages whose
     /// reports were not recorded, with the reasons.
-    async fn store<S: Store>(
+    async fn store(
         &self,
-        node: &Arc<NodeSession<S>>,
+        node: &Arc<Node>,
         broker: &Broker,
         messages: &[Incoming],
         acks: &Acks,
@@ -218,12 +218,12 @@ impl Reports {
                 late(node, "done", reports.len() - ids.len());
                 acks.ack(done.tags(part, messages));
                 if replies {
-                    node.messages.shared.wakeup.notify([Hint::Queue(REPLY_QUEUE.to_owned())]);
+                    node.wakeup.notify([Hint::Queue(REPLY_QUEUE.to_owned())]);
                 }
                 if unblocks {
                     node.in_flight.admission_due.notify_one();
                 }
-                node.messages.shared.wakeup.job_waiters.notify(ids);
+                node.wakeup.job_waiters.notify(ids);
                 Ok(())
             }
         })
@@ -239,7 +239,7 @@ impl Reports {
                 add(&node.counters.reported, accepted.len());
                 late(node, "failed", reports.len() - accepted.len());
                 acks.ack(failed.tags(part, messages));
-                node.messages.shared.wakeup.notify([Hint::Timer]);
+                node.wakeup.notify([Hint::Timer]);
                 node.in_flight.admission_due.notify_one();
                 Ok(())
             }
@@ -250,9 +250,9 @@ impl Reports {
 }
 
 /// Gives reports to the store, and collects those that it refuses.
-async fn each<S: Store, T, F: Future<Output = Result<()>>>(
+async fn each<T, F: Future<Output = Result<()>>>(
     what: &'static str,
-    node: &Arc<NodeSession<S>>,
+    node: &Arc<Node>,
     broker: &Broker,
     alike: &Alike<T>,
     refused: &mut HashMap<usize, Left>,
@@ -272,7 +272,7 @@ async fn each<S: Store, T, F: Future<Output = Result<()>>>(
     bisect::in_parts(what, alike.of.len(), call, || alive(node, broker), done).await;
 }
 
-fn late<S: Store>(node: &NodeSession<S>, what: &str, n: usize) {
+fn late(node: &Node, what: &str, n: usize) {
     if n > 0 {
         add(&node.counters.reports_refused, n);
         tracing::info!(
@@ -292,25 +292,25 @@ struct Failed {
 impl Failed {
     /// Decides what the failure means for the job: as for a handler of this node, by the policies of the job, its kind and its queue. A
     /// conflict counts as an ordinary failure, because no worker can run the job again within its attempt.
-    async fn settlement<S: Store>(&self, node: &NodeSession<S>) -> Result<Settlement> {
+    async fn settlement(&self, node: &Node) -> Result<Settlement> {
         let Self { fence, error } = self;
         let detail = node.store.handed_out(*fence).await?;
         let (mut kind, mut queue) = (String::new(), String::new());
         let verdict = match detail {
             Some(detail) => {
                 (kind, queue) = (detail.summary.kind.clone(), detail.summary.queue.clone());
-                decide(node, error, &job(node.messages.shared.codecs.detail(detail)))
+                decide(node, error, &job(node.codecs.detail(detail)))
             }
             // The job is no longer this worker's, and the store will refuse the report.
             None => Verdict::Retry(Duration::ZERO),
         };
         let settlement = Settlement::new(*fence, verdict).error(error.message(), error.detail_text());
-        Ok(node.messages.shared.codecs.settlement(settlement, &kind, &queue))
+        Ok(node.codecs.settlement(settlement, &kind, &queue))
     }
 }
 
-fn decide<S: Store>(node: &NodeSession<S>, error: &JobError, job: &Job) -> Verdict {
-    let handled = node.registry.get(&job.kind).map(|kind| &kind.options);
+fn decide(node: &Node, error: &JobError, job: &Job) -> Verdict {
+    let handled = node.kinds.get(&job.kind).map(|kind| &kind.options);
     let options = handled.or_else(|| node.failure_policy.kinds.get(&job.kind)).cloned().unwrap_or_default();
     match node.failure_policy.decide(error, job, &options, u32::MAX) {
         RetryDecision::Later(delay) => Verdict::Retry(delay),

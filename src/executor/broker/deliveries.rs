@@ -15,13 +15,12 @@ use crate::error::warn_of;
 use crate::executor::broker::delivery_buffer::{BufferedRow, DeliveryBuffer, TimedOutRows};
 use crate::executor::broker::mode::BATCH;
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
-use crate::executor::run::start::start;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, Job, JobId};
-use crate::store::{Hint, Store};
+use crate::store::Hint;
 
 /// The most deliveries in flight. Each may name up to 32 rows. That is enough for the next claims; more would wait here while other nodes
 /// have free slots.
@@ -33,13 +32,13 @@ const PREFETCH: usize = 64;
 /// any node run them. Rows that find no slot in time are left to the table ([`DeliveryBuffer`]), where any node with a free slot claims
 /// them; then the delivery is acked too. So no handler, however long, holds a delivery, and the broker's limit on that (`consumer_timeout`)
 /// is never reached.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: Arc<Queue>) {
+pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, queue: Arc<Queue>) {
     // As many wait as can run. So the next ones are present when a slot becomes free, and no node hoards.
     let prefetch = u16::try_from((queue.concurrency() * 2).min(PREFETCH)).unwrap_or(u16::MAX);
     let subscription = broker.subscribe(broker.names().deliveries(&queue.name), prefetch);
     let stop = node.stop_claiming.clone();
     let acks = subscription.acks();
-    let kinds = node.registry.keys().cloned().collect();
+    let kinds = node.kinds.keys().cloned().collect();
     let rejections = RejectionSink::new(broker.clone(), acks.clone());
     let (buffered, buffer) = (DeliveryBuffer::new(), Vec::new());
     let mut deliveries = Deliveries { node, broker, queue, kinds, subscription, acks, rejections, buffered, buffer };
@@ -51,8 +50,8 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>
     deliveries.acks.ack(deliveries.buffered.all_given_back());
 }
 
-struct Deliveries<S: Store> {
-    node: Arc<NodeSession<S>>,
+struct Deliveries {
+    node: Arc<Node>,
     broker: Arc<Broker>,
     queue: Arc<Queue>,
     kinds: Vec<String>,
@@ -73,7 +72,7 @@ enum Wait {
     Closed,
 }
 
-impl<S: Store> Deliveries<S> {
+impl Deliveries {
     async fn take(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
@@ -178,7 +177,7 @@ impl<S: Store> Deliveries<S> {
             }
             let BufferedRow { row, .. } = waiting;
             let fence = row.fence;
-            let able = self.node.registry.get(&row.kind).filter(|kind| !kind.breaker.is_open() && alone::is_open());
+            let able = self.node.kinds.get(&row.kind).filter(|kind| !kind.breaker.is_open() && alone::is_open());
             let free = able.and_then(|kind| match &kind.slots {
                 None => Some(None),
                 Some(limited) => limited.clone().try_acquire_owned().ok().map(Some),
@@ -209,7 +208,7 @@ impl<S: Store> Deliveries<S> {
             // The claim returns no more jobs than were asked for, so there is a slot for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.remove(&job.id);
-            start(&self.node, job, slot, kind_slot, None);
+            self.node.start(job, slot, kind_slot, None);
         }
         true
     }
@@ -243,7 +242,7 @@ impl<S: Store> Deliveries<S> {
             return;
         }
         add(&self.node.counters.left_to_table, ids.len());
-        let (store, wakeup) = (self.node.store.clone(), self.node.messages.shared.wakeup.clone());
+        let (store, wakeup) = (self.node.store.clone(), self.node.wakeup.clone());
         tokio::spawn(async move {
             match store.unhide(&ids).await {
                 Ok(queues) => wakeup.notify(queues.into_iter().map(Hint::Rescan)),

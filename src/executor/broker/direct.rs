@@ -5,16 +5,10 @@ use tokio::sync::mpsc;
 use crate::broker::{Broker, Direct, Outgoing};
 use crate::executor::broker::isolating_publisher::Row;
 use crate::executor::broker::relay_outcome::{RelayOutcome, record};
-use crate::executor::session::node_session::NodeSession;
-use crate::store::Store;
+use crate::executor::node::Node;
 
 /// Publishes messages as they arrive, up to `most` over one connection, until the sender is dropped.
-pub(crate) async fn run<S: Store>(
-    node: &NodeSession<S>,
-    broker: &Broker,
-    mut waiting: mpsc::Receiver<(Row, Outgoing)>,
-    most: usize,
-) {
+pub(crate) async fn run(node: &Node, broker: &Broker, mut waiting: mpsc::Receiver<(Row, Outgoing)>, most: usize) {
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, most).await > 0 {
         let mut line = broker.directly();

@@ -14,11 +14,11 @@ use crate::executor::broker::batch_sizer::BatchSizer;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, pause, refusal};
 use crate::executor::broker::mode::up;
 use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::node::Node;
 use crate::executor::node::cancellations::LET_GO;
 use crate::executor::node::stats::add;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, HandOutNumber, JobId};
-use crate::store::{Hint, Settlement, Store, Verdict};
+use crate::store::{Hint, Settlement, Verdict};
 
 /// Time until the second check of a queue that is full or has no consumer: a worker may have taken all of it meanwhile.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
@@ -34,15 +34,10 @@ const _: () = assert!(CONFIRMS.as_secs() < LET_GO.as_secs());
 ///
 /// While the confirms of one batch are on their way, the next is handed out, so that the database and the broker work at the same time. It
 /// goes no further than that: unconfirmed jobs have to be taken back, and their leases run.
-pub(crate) async fn run<S: Store>(
-    node: Arc<NodeSession<S>>,
-    broker: Arc<Broker>,
-    queue: ExternalQueue,
-    key: Arc<CachedReportKey>,
-) {
+pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, queue: ExternalQueue, key: Arc<CachedReportKey>) {
     let stop = node.stop_claiming.clone();
     let (mut batch_sizer, mut isolating_publisher) =
-        (BatchSizer::new(node.messages.shared.limits, 2), IsolatingPublisher::default());
+        (BatchSizer::new(node.job_limits, 2), IsolatingPublisher::default());
     let feed = Feed { node, broker, queue, key };
     let mut pauses = Pauses::new();
     let mut handed = None;
@@ -122,7 +117,7 @@ impl Pauses {
     }
 
     /// Waits until the next check is due and the broker is up.
-    async fn over<S: Store>(&mut self, feed: &Feed<S>) {
+    async fn over(&mut self, feed: &Feed) {
         match self.next {
             NextPoll::Now => {}
             NextPoll::WhenNotified => feed.node.woken_for(feed.queue.name(), jitter(feed.node.poll_interval)).await,
@@ -167,14 +162,14 @@ impl Pauses {
     }
 }
 
-struct Feed<S: Store> {
-    node: Arc<NodeSession<S>>,
+struct Feed {
+    node: Arc<Node>,
     broker: Arc<Broker>,
     queue: ExternalQueue,
     key: Arc<CachedReportKey>,
 }
 
-impl<S: Store> Feed<S> {
+impl Feed {
     /// Hands out as many jobs as the broker's queue has capacity for, less the `publishing` ones on their way.
     async fn hand_out(&self, batch_sizer: &mut BatchSizer, publishing: usize) -> Result<Found> {
         let ExternalQueue { name, lease, depth } = &self.queue;
@@ -269,7 +264,7 @@ impl<S: Store> Feed<S> {
         let store = &self.node.store;
         let record = || store.settle_external(refused);
         if self.insist("record what the broker refused", record).await?.is_some() {
-            self.node.messages.shared.wakeup.notify([Hint::Timer]);
+            self.node.wakeup.notify([Hint::Timer]);
             // Other jobs may wait for what these held.
             self.node.in_flight.admission_due.notify_one();
         }

@@ -14,14 +14,14 @@ use crate::executor::broker::intake_rate::IntakeRate;
 use crate::executor::broker::mode::{alive, up};
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
 use crate::executor::broker::undecided::UndecidedSubmissions;
+use crate::executor::node::Node;
 use crate::executor::node::stats::add;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::Submission;
 use crate::message::hints;
-use crate::store::{Received, Store};
+use crate::store::Received;
 
 /// Takes in submissions until the node stops claiming.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>) {
+pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>) {
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}
@@ -46,8 +46,8 @@ async fn prepare(broker: &Broker) {
     }
 }
 
-async fn take<S: Store>(node: &Arc<NodeSession<S>>, broker: &Arc<Broker>) {
-    let (limits, prefetch) = (node.messages.shared.limits, bisect::prefetch(node.messages.shared.limits));
+async fn take(node: &Arc<Node>, broker: &Arc<Broker>) {
+    let (limits, prefetch) = (node.job_limits, bisect::prefetch(node.job_limits));
     let mut subscription = broker.subscribe_carefully(broker.names().submit(), prefetch, limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
@@ -74,8 +74,8 @@ async fn take<S: Store>(node: &Arc<NodeSession<S>>, broker: &Arc<Broker>) {
     }
 }
 
-struct Intake<'a, S: Store> {
-    node: &'a Arc<NodeSession<S>>,
+struct Intake<'a> {
+    node: &'a Arc<Node>,
     broker: &'a Arc<Broker>,
     acks: Acks,
     rejections: RejectionSink,
@@ -83,14 +83,14 @@ struct Intake<'a, S: Store> {
     undecided: UndecidedSubmissions,
 }
 
-impl<S: Store> Intake<'_, S> {
+impl Intake<'_> {
     async fn take_in(&mut self, came: Vec<Incoming>) {
         let (node, broker) = (self.node, self.broker);
         let rules = broker.config().submit_rules.as_ref();
         let (mut parsed, mut aside) = (Vec::new(), Vec::new());
         for message in came {
             self.undecided.on_channel(message.tag.generation);
-            let read = wire::submission(&message, node.messages.shared.limits);
+            let read = wire::submission(&message, node.job_limits);
             let allowed = read.and_then(|submission| wire::allowed(&message, &submission, rules).map(|()| submission));
             match allowed.and_then(|submission| encoded(node, submission)) {
                 Ok(submission) => {
@@ -194,9 +194,9 @@ impl<S: Store> Intake<'_, S> {
 
 /// Encodes a submission for storage. Its digest was taken before, because equal contents are not encoded alike, and a repeated submission
 /// is one job.
-fn encoded<S: Store>(node: &NodeSession<S>, submission: Submission) -> Result<Submission, Refusal> {
+fn encoded(node: &Node, submission: Submission) -> Result<Submission, Refusal> {
     let mut submission = submission;
-    node.messages.shared.codecs.message(&mut submission.message).map_err(|error| Refusal::not_stored(&error))?;
+    node.codecs.message(&mut submission.message).map_err(|error| Refusal::not_stored(&error))?;
     Ok(submission)
 }
 
@@ -210,8 +210,8 @@ struct NotStored {
 }
 
 /// Stores submissions and acks those stored.
-async fn store<S: Store>(
-    node: &Arc<NodeSession<S>>,
+async fn store(
+    node: &Arc<Node>,
     broker: &Broker,
     messages: &[(Incoming, Instant)],
     submissions: &[Submission],
@@ -242,7 +242,7 @@ async fn store<S: Store>(
         }
         add(&node.counters.submitted, stored.len());
         acks.ack(tags);
-        node.messages.shared.wakeup.notify(hints(stored));
+        node.wakeup.notify(hints(stored));
     };
     bisect::in_parts("store submissions", submissions.len(), receive, || alive(node, broker), done).await;
     not_stored

@@ -6,10 +6,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, BrokerMode};
 use crate::error::Result;
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::node::Node;
 use crate::job::NodeId;
 use crate::message::local::LocalExecutor;
-use crate::store::{Hint, Nodes, Store};
+use crate::store::{Hint, Nodes};
 
 /// The most messages taken from a queue of the broker at a time, and the most jobs given to it.
 pub(crate) const BATCH: usize = 500;
@@ -66,7 +66,7 @@ pub(crate) async fn up(broker: &Broker) {
 
 /// Checks that the database accepts what comes from the broker: a small write (the node's row shows the broker's mode, again), and the
 /// locks of larger ones.
-pub(crate) async fn alive<S: Store>(node: &NodeSession<S>, broker: &Broker) -> Result<()> {
+pub(crate) async fn alive(node: &Node, broker: &Broker) -> Result<()> {
     loop {
         let mode = word(&broker.mode());
         node.store.report_broker(node.id, Some(mode)).await?;

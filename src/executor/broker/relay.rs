@@ -15,16 +15,16 @@ use crate::executor::broker::direct;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row};
 use crate::executor::broker::mode::up;
 use crate::executor::broker::relay_outcome::{RelayOutcome, record};
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::node::Node;
 use crate::job::{Job, REPLY_QUEUE};
-use crate::store::{ClaimRequest, ScanRange, Store};
+use crate::store::{ClaimRequest, ScanRange};
 
 /// Relays one of the reserved queues until the node stops claiming.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: &'static str) {
+pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, queue: &'static str) {
     let stop = node.stop_claiming.clone();
-    let batch_sizer = BatchSizer::new(node.messages.shared.limits, 1);
+    let batch_sizer = BatchSizer::new(node.job_limits, 1);
     // Of what may be in memory, half waits and the other half is on its way.
-    let most = usize::from(prefetch(node.messages.shared.limits)) / 2;
+    let most = usize::from(prefetch(node.job_limits)) / 2;
     let (direct, waiting) = mpsc::channel(most);
     let mut relay = Relay {
         node: node.clone(),
@@ -41,8 +41,8 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>
     }
 }
 
-struct Relay<S: Store> {
-    node: Arc<NodeSession<S>>,
+struct Relay {
+    node: Arc<Node>,
     broker: Arc<Broker>,
     queue: &'static str,
     batch_sizer: BatchSizer,
@@ -51,7 +51,7 @@ struct Relay<S: Store> {
     direct: mpsc::Sender<(Row, Outgoing)>,
 }
 
-impl<S: Store> Relay<S> {
+impl Relay {
     async fn run(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(5));
         loop {

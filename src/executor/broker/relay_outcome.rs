@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::executor::broker::isolating_publisher::{Row, pause, refusal};
+use crate::executor::node::Node;
+use crate::executor::node::completion::Completion;
 use crate::executor::node::stats::add;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::session::node_session::NodeSession;
-use crate::store::{Settlement, Store, Verdict};
+use crate::store::{Settlement, Verdict};
 
 /// What happens to a row.
 pub(crate) enum RelayOutcome {
@@ -21,7 +21,7 @@ pub(crate) enum RelayOutcome {
 }
 
 /// Records it.
-pub(crate) async fn record<S: Store>(node: &NodeSession<S>, row: &Row, end: RelayOutcome) {
+pub(crate) async fn record(node: &Node, row: &Row, end: RelayOutcome) {
     let Row { fence, kind, attempt, to } = row;
     let settled = |verdict| Settlement::new(*fence, verdict);
     let report = match end {

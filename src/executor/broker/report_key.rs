@@ -3,9 +3,8 @@
 use tokio::sync::OnceCell;
 
 use crate::error::Result;
-use crate::executor::session::node_session::NodeSession;
+use crate::executor::node::Node;
 use crate::job::ReportKey;
-use crate::store::Store;
 
 /// The key, cached for one node session.
 #[derive(Default)]
@@ -13,7 +12,7 @@ pub(crate) struct CachedReportKey(OnceCell<ReportKey>);
 
 impl CachedReportKey {
     /// Returns the key, from the database unless it was read before.
-    pub(crate) async fn get<S: Store>(&self, node: &NodeSession<S>) -> Result<&ReportKey> {
+    pub(crate) async fn get(&self, node: &Node) -> Result<&ReportKey> {
         self.0.get_or_try_init(|| node.store.report_key()).await
     }
 }

@@ -8,30 +8,24 @@ use crate::broker::Broker;
 use crate::executor::broker::report_key::CachedReportKey;
 use crate::executor::broker::{answers, deliveries, external, intake, relay};
 use crate::executor::handler::external_queue::ExternalQueue;
-use crate::executor::session::node_session::NodeSession;
-use crate::executor::session::tasks::again;
+use crate::executor::node::Node;
+use crate::executor::node::tasks::{again, watched};
 use crate::job::{EVENT_QUEUE, REPLY_QUEUE};
-use crate::store::Store;
 
 /// Starts all tasks that take work from the broker or give it some, until the node stops claiming.
-pub(crate) fn start<S: Store>(
-    node: &Arc<NodeSession<S>>,
-    broker: &Arc<Broker>,
-    external: &[ExternalQueue],
-    tasks: &TaskTracker,
-) {
+pub(crate) fn start(node: &Arc<Node>, broker: &Arc<Broker>, external: &[ExternalQueue], tasks: &TaskTracker) {
     let stop = &node.stop_claiming;
     // These tasks claim.
     for queue in node.queues.values() {
         let run = deliveries::run(node.clone(), broker.clone(), queue.clone());
-        tasks.spawn(node.watched("deliveries", run));
+        tasks.spawn(watched("deliveries", &node.refused, run));
     }
     for queue in [EVENT_QUEUE, REPLY_QUEUE] {
-        tasks.spawn(node.watched("the relay", relay::run(node.clone(), broker.clone(), queue)));
+        tasks.spawn(watched("the relay", &node.refused, relay::run(node.clone(), broker.clone(), queue)));
     }
     // These tasks take what external producers send, or give jobs to external workers. After a panic the broker delivers their messages
     // again, or the leases of their jobs end.
-    if node.messages.shared.intake {
+    if node.intake {
         let (node, broker) = (node.clone(), broker.clone());
         let run = move |_| Some(intake::run(node.clone(), broker.clone()));
         tasks.spawn(again("intake", stop.clone(), run));

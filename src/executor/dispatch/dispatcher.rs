@@ -1,26 +1,24 @@
 //! Claims jobs for the free slots of a queue, and starts them.
 
-mod group;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use self::group::{Group, groups};
 use crate::backoff::{Reconnect, jitter};
 use crate::error::warn_of;
+use crate::executor::dispatch::kind_set::{KindSet, kind_sets};
 use crate::executor::dispatch::scan::ScanPlan;
-use crate::executor::handler::registry::Kind;
+use crate::executor::groups::counting::CountingTurn;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
-use crate::executor::run::start::start;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::Job;
-use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};
+use crate::store::{Allowed, ClaimRequest, Claimed};
 
 /// The most jobs claimed with one statement.
 const BATCH: usize = 500;
@@ -43,24 +41,24 @@ struct Ready {
 }
 
 /// The dispatcher of one queue.
-pub(crate) struct Dispatcher<S: Store> {
-    node: Arc<NodeSession<S>>,
+pub(crate) struct Dispatcher {
+    node: Arc<Node>,
     queue: Arc<Queue>,
-    groups: Vec<Group<S>>,
-    /// The revisions of the rules, and of the kinds that this node leaves alone, that the groups were made for.
+    sets: Vec<KindSet>,
+    /// The revisions of the rules, and of the kinds that this node leaves alone, that the sets were made for.
     revision: (u64, u64),
-    /// The number of passes over the groups. Each pass begins with another group: a limit they share may have capacity for one of them
+    /// The number of passes over the sets. Each pass begins with another one: a limit they share may have capacity for one of them
     /// only.
     passes: usize,
     /// Jobs claimed under a backlog. They start while the next claim is under way, so that the server does not wait for this process.
     ready: Vec<Ready>,
 }
 
-impl<S: Store> Dispatcher<S> {
-    pub(crate) fn new(node: Arc<NodeSession<S>>, queue: Arc<Queue>) -> Self {
+impl Dispatcher {
+    pub(crate) fn new(node: Arc<Node>, queue: Arc<Queue>) -> Self {
         let revision = revision(&node);
-        let groups = groups(&node, &queue, Vec::new());
-        Self { node, queue, groups, revision, passes: 0, ready: Vec::new() }
+        let sets = kind_sets(&node, &queue, Vec::new());
+        Self { node, queue, sets, revision, passes: 0, ready: Vec::new() }
     }
 
     /// Claims and starts jobs until the node stops claiming.
@@ -83,15 +81,15 @@ impl<S: Store> Dispatcher<S> {
                 alone::opened().await;
             }
             let heard = self.queue.heard();
-            self.regroup();
+            self.renew_sets();
             if self.queue.take_rescan() {
-                self.groups.iter_mut().for_each(Group::owe);
+                self.sets.iter_mut().for_each(KindSet::owe);
             }
             let mut more = false;
             let mut failed = false;
             self.passes = self.passes.wrapping_add(1);
-            for turn in 0..self.groups.len() {
-                match self.claim_group((self.passes + turn) % self.groups.len()).await {
+            for turn in 0..self.sets.len() {
+                match self.claim_set((self.passes + turn) % self.sets.len()).await {
                     Ok(full) => more |= full,
                     Err(error) => {
                         warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
@@ -123,43 +121,43 @@ impl<S: Store> Dispatcher<S> {
         }
         let now = Instant::now();
         let poll = now + jitter(pause);
-        // Nothing reports jobs that end on other nodes, so a refused group asks again.
-        let again = self.groups.iter().filter_map(|group| group.again).min();
+        // Nothing reports jobs that end on other nodes, so a refused set asks again.
+        let again = self.sets.iter().filter_map(|set| set.again).min();
         // A group whose scan is already due has no free slot. The end of one of its jobs will wake this task.
-        let wanted = self.groups.iter().filter_map(|group| group.scan.wanted_at()).filter(|at| *at > now).min();
+        let wanted = self.sets.iter().filter_map(|set| set.scan.wanted_at()).filter(|at| *at > now).min();
         tokio::select! {
             () = self.queue.woken() => {}
             () = tokio::time::sleep_until(again.unwrap_or(poll)), if again.is_some_and(|again| again < poll) => {}
             () = tokio::time::sleep_until(wanted.map_or(poll, |at| at.min(poll))) => {
                 // A poll finds rows that no hint announced, wherever they are.
-                self.groups.iter_mut().for_each(Group::owe);
+                self.sets.iter_mut().for_each(KindSet::owe);
             }
         }
     }
 
-    /// Claims once for a group and starts the claimed jobs. Returns whether there may be more.
-    async fn claim_group(&mut self, index: usize) -> crate::Result<bool> {
-        let counted = self.groups[index].counted.clone();
-        let group = &mut self.groups[index];
-        if group.is_refused(Instant::now()) {
+    /// Claims once for a set of kinds and starts the claimed jobs. Returns whether there may be more.
+    async fn claim_set(&mut self, index: usize) -> crate::Result<bool> {
+        let counted = self.sets[index].counted.clone();
+        let set = &mut self.sets[index];
+        if set.is_refused(Instant::now()) {
             return Ok(false);
         }
-        group.again = None;
-        if group.scan.has_backlog() {
-            if group.bound {
+        set.again = None;
+        if set.scan.has_backlog() {
+            if set.bound {
                 gather_under(&counted).await;
             } else {
                 self.queue.gather(BATCH).await;
             }
         }
         let Some(mut slots) = self.take_slots().await else { return Ok(false) };
-        let group = &mut self.groups[index];
+        let set = &mut self.sets[index];
         if self.node.breakers.revision() != self.revision.1 {
             // The jobs that held the slots may have said that this node can't run their kind.
             return Ok(true);
         }
         let mut kind_slots = None;
-        if let Some(kind) = &group.limited {
+        if let Some(kind) = &set.limited {
             // Not waited for, because this task holds slots of the queue. The end of a job of this kind wakes the dispatcher.
             let Some(free) = take_kind_slots(kind, slots.num_permits()) else {
                 start_all(&self.node, &mut self.ready);
@@ -168,34 +166,29 @@ impl<S: Store> Dispatcher<S> {
             drop(slots.split(slots.num_permits() - free.num_permits()));
             kind_slots = Some(free);
         }
-        // Locked until the jobs this claim takes are counted as running.
-        let mut turns = Vec::with_capacity(counted.len());
-        for limit in &counted {
-            turns.push(limit.claiming.lock().await);
-        }
+        let turn = CountingTurn::begin(&counted).await;
         let Some(claim) = self.node.in_flight.begin_claim_beside().await else {
             // A job is to run alone, after those that were claimed.
             start_all(&self.node, &mut self.ready);
             return Ok(true);
         };
-        group.asks();
-        let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
-        let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
+        set.asks();
+        let counts = turn.counts();
         let limit = slots.num_permits();
-        let plan = group.scan.next(Instant::now(), limit);
+        let plan = set.scan.next(Instant::now(), limit);
         // A hint or a poll says that jobs may have been admitted. A node that missed the hint finds them with a scan from the start.
-        group.admitted |= plan.is_from_start();
+        set.admitted |= plan.is_from_start();
         let request = ClaimRequest {
             node: self.node.id,
             claim: claim.number(),
             queue: &self.queue.name,
-            kinds: Some(&group.kinds),
+            kinds: Some(&set.kinds),
             limit,
             range: plan.range(),
             // Nothing is delivered at the moment, so hidden rows are claimed too.
             include_hidden: self.node.cut_off(),
             counted: &counts,
-            admitted_too: group.admitted,
+            admitted_too: set.admitted,
             suspects: false,
         };
         let ready = &mut self.ready;
@@ -208,38 +201,31 @@ impl<S: Store> Dispatcher<S> {
         };
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
-        let claimed = answer.inspect_err(|error| group.failed(&plan, error, now))?;
+        let claimed = answer.inspect_err(|error| set.failed(&plan, error, now))?;
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claim);
 
         add(&self.node.counters.claimed, claimed.jobs.len());
         let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);
-        let recount = claimed.allowed.as_ref().map(|allowed| allowed.recount.clone()).unwrap_or_default();
+        if let Some(allowed) = &claimed.allowed {
+            turn.written(&counts, allowed, claimed.jobs.iter().filter(|job| !job.admitted).count());
+        }
         let (more, jobs) = match claimed.allowed {
-            None => (group.scan.found(&plan, &claimed, limit, now), claimed.jobs),
-            Some(allowed) => {
-                recount.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.restart_count());
-                self.counted(index, &plan, claimed.jobs, &allowed, limit, now)
-            }
+            None => (set.scan.found(&plan, &claimed, limit, now), claimed.jobs),
+            Some(allowed) => self.counted(index, &plan, claimed.jobs, &allowed, limit, now),
         };
         self.start_with_others(index);
-        let took = jobs.iter().filter(|job| !job.admitted).count();
-        if written {
-            for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
-                limit.reported(if recount.contains(&place) { 0 } else { *said }, took);
-            }
-        }
         for job in jobs {
             // The claim returns no more jobs than slots, so there is one slot for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
-            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            let running = turn.running(&job);
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
         let more = self.refused(index, written) || more;
         // The next claim must not have to wait for the slots of these jobs.
-        let group = &self.groups[index];
-        if !group.scan.has_backlog() || self.queue.free() < limit || group.bound {
+        let set = &self.sets[index];
+        if !set.scan.has_backlog() || self.queue.free() < limit || set.bound {
             start_all(&self.node, &mut self.ready);
         }
         Ok(more)
@@ -270,67 +256,67 @@ impl<S: Store> Dispatcher<S> {
         // Admitted jobs were found in another way than by the scan.
         let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
         // Unless they took all slots, these were all the admitted jobs.
-        self.groups[index].admitted &= jobs.len() >= limit;
+        self.sets[index].admitted &= jobs.len() >= limit;
         let bound = allowed.jobs < limit - jobs.len().min(limit);
         let fresh_count = fresh.len();
         let full = fresh_count >= allowed.jobs;
-        let group = &mut self.groups[index];
+        let set = &mut self.sets[index];
         let fresh = Claimed { jobs: fresh, ..Claimed::default() };
         let more = if allowed.jobs == 0 {
-            group.scan.saw_nothing(plan);
+            set.scan.saw_nothing(plan);
             // Admitted jobs may have filled the slots.
             !jobs.is_empty() && jobs.len() >= limit
         } else {
-            group.was_allowed();
-            group.scan.found(plan, &fresh, allowed.jobs, now)
+            set.was_allowed();
+            set.scan.found(plan, &fresh, allowed.jobs, now)
         };
         jobs.extend(fresh.jobs);
-        group.bound = bound && full;
-        if group.bound && allowed.waits {
-            group.was_refused(allowed.wait, now);
+        set.bound = bound && full;
+        if set.bound && allowed.waits {
+            set.was_refused(allowed.wait, now);
         }
         if allowed.passed_over && fresh_count < allowed.jobs.max(1) {
-            group.owe_a_claim();
+            set.owe_a_claim();
         }
-        (more && !group.bound, jobs)
+        (more && !set.bound, jobs)
     }
 
-    /// Lets a group that scanned to the end of the queue start where other groups are. Otherwise it would walk over the same dead rows
+    /// Lets a set that scanned to the end of the queue start where the others are. Otherwise it would walk over the same dead rows
     /// again and again, though it may never find one of its own jobs.
     fn start_with_others(&mut self, index: usize) {
-        if !self.groups[index].scan.saw_all() {
+        if !self.sets[index].scan.saw_all() {
             return;
         }
-        let (before, rest) = self.groups.split_at_mut(index);
-        if let Some((group, after)) = rest.split_first_mut() {
-            before.iter().chain(&*after).for_each(|other| group.scan.start_with(&other.scan));
+        let (before, rest) = self.sets.split_at_mut(index);
+        if let Some((set, after)) = rest.split_first_mut() {
+            before.iter().chain(&*after).for_each(|other| set.scan.start_with(&other.scan));
         }
     }
 
-    /// After a refusal, records that other groups with the same limits would be refused too. Returns whether a job has ended meanwhile.
+    /// After a refusal, records that other sets with the same limits would be refused too. Returns whether a job has ended meanwhile.
     fn refused(&mut self, index: usize, written: bool) -> bool {
-        let group = &self.groups[index];
-        if group.again.is_none() {
+        let set = &self.sets[index];
+        if set.again.is_none() {
             return false;
         }
-        let ended = group.wait_for_ends(&self.queue.name);
+        let ended = set.wait_for_ends(&self.queue.name);
         // Nothing was written when another transaction held the limit, so the limit may have capacity.
         if !written {
             return ended;
         }
-        let (counted, ends) = (group.counted.clone(), group.ends());
-        self.groups.iter_mut().for_each(|other| other.is_refused_with(&counted, &ends));
+        let (counted, ends) = (set.counted.clone(), set.ends());
+        self.sets.iter_mut().for_each(|other| other.is_refused_with(&counted, &ends));
         ended
     }
 
-    /// Makes the groups again when the rules, or the kinds that this node can run, have changed.
-    fn regroup(&mut self) {
+    /// Makes the sets again when the rules, or the kinds that this node can run, have changed.
+    fn renew_sets(&mut self) {
         let revision = revision(&self.node);
         if revision != self.revision {
             self.revision = revision;
-            // There may be no group left whose next claim would start them.
+            // There may be no set left whose next claim would start them.
             start_all(&self.node, &mut self.ready);
-            self.groups = groups(&self.node, &self.queue, std::mem::take(&mut self.groups));
+            self.sets = kind_sets(&self.node, &self.queue, std::mem::take(&mut self.sets));
         }
     }
 }
@@ -346,19 +332,19 @@ async fn gather_under(limits: &[Arc<Limit>]) {
     }
 }
 
-/// Returns the revisions of what the groups depend on.
-fn revision<S: Store>(node: &NodeSession<S>) -> (u64, u64) {
+/// Returns the revisions of what the sets depend on.
+fn revision(node: &Node) -> (u64, u64) {
     (node.limits.revision(), node.breakers.revision())
 }
 
-fn start_all<S: Store>(node: &Arc<NodeSession<S>>, ready: &mut Vec<Ready>) {
+fn start_all(node: &Arc<Node>, ready: &mut Vec<Ready>) {
     for Ready { job, slot, kind_slot, running } in ready.drain(..) {
-        start(node, job, slot, kind_slot, running);
+        node.start(job, slot, kind_slot, running);
     }
 }
 
 /// Takes the free slots of a kind that has a limit, at most `most`.
-fn take_kind_slots<S: Store>(kind: &Kind<S>, most: usize) -> Option<OwnedSemaphorePermit> {
+fn take_kind_slots(kind: &Kind, most: usize) -> Option<OwnedSemaphorePermit> {
     let slots = kind.slots.as_ref()?;
     let free = u32::try_from(slots.available_permits().min(most)).ok().filter(|free| *free > 0)?;
     slots.clone().try_acquire_many_owned(free).ok()

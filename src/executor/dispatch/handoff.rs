@@ -5,15 +5,14 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use crate::executor::node::Node;
 use crate::executor::node::claim_order::ClaimGuard;
 use crate::executor::node::stats::add;
-use crate::executor::run::start::start;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{ClaimNumber, Job, JobId, NodeId};
 use crate::message::local::{LocalExecutor, LocalHandoff};
-use crate::store::{Hint, Store};
+use crate::store::Hint;
 
-impl<S: Store> LocalExecutor for NodeSession<S> {
+impl LocalExecutor for Node {
     fn hint(&self, hint: &Hint) {
         match hint {
             Hint::Queue(name) | Hint::Rescan(name) => {
@@ -26,16 +25,16 @@ impl<S: Store> LocalExecutor for NodeSession<S> {
                     self.in_flight.admission_due.notify_one();
                 }
             }
-            Hint::Timer => self.timer_hint.notify_one(),
+            Hint::Timer => self.signals.timers.notify_one(),
             // Not on `Any`: an embedded database sends that after each commit. A poll is soon enough for schedules that other programs put.
-            Hint::Schedule => self.schedule_hint.notify_one(),
+            Hint::Schedule => self.signals.schedules.notify_one(),
             Hint::Admission => self.in_flight.admission_due.notify_one(),
-            Hint::Expiry => self.expiry_hint.notify_one(),
+            Hint::Expiry => self.signals.expiry.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake_to_rescan());
                 self.queue_wakeups.values().for_each(Notify::notify_one);
-                self.timer_hint.notify_one();
-                self.expiry_hint.notify_one();
+                self.signals.timers.notify_one();
+                self.signals.expiry.notify_one();
                 self.in_flight.admission_due.notify_one();
             }
         }
@@ -52,8 +51,8 @@ impl<S: Store> LocalExecutor for NodeSession<S> {
 }
 
 /// Slots offered to one commit.
-struct DirectHandoff<S: Store> {
-    node: Arc<NodeSession<S>>,
+struct DirectHandoff {
+    node: Arc<Node>,
     /// Keeps reconciliation from searching for unknown rows between the commit and the delivery.
     claim: ClaimGuard,
     /// The jobs that may be inserted.
@@ -61,7 +60,7 @@ struct DirectHandoff<S: Store> {
     settled: bool,
 }
 
-impl<S: Store> LocalHandoff for DirectHandoff<S> {
+impl LocalHandoff for DirectHandoff {
     fn node(&self) -> NodeId {
         self.node.id
     }
@@ -72,7 +71,7 @@ impl<S: Store> LocalHandoff for DirectHandoff<S> {
 
     fn reserve(&self, queue: &str, kind: &str) -> Option<OwnedSemaphorePermit> {
         // A kind with its own limit is claimed from the table instead.
-        self.node.registry.get(kind).filter(|kind| kind.slots.is_none() && !kind.breaker.is_open())?;
+        self.node.kinds.get(kind).filter(|kind| kind.slots.is_none() && !kind.breaker.is_open())?;
         self.node.queues.get(queue)?.try_take_ahead()
     }
 
@@ -85,7 +84,7 @@ impl<S: Store> LocalHandoff for DirectHandoff<S> {
         self.node.in_flight.add(jobs.iter().map(|(job, _)| job));
         add(&self.node.counters.handed_over, jobs.len());
         for (job, slot) in jobs {
-            start(&self.node, job, slot, None, None);
+            self.node.start(job, slot, None, None);
         }
     }
 
@@ -94,7 +93,7 @@ impl<S: Store> LocalHandoff for DirectHandoff<S> {
     }
 }
 
-impl<S: Store> Drop for DirectHandoff<S> {
+impl Drop for DirectHandoff {
     fn drop(&mut self) {
         if !self.settled {
             self.node.in_flight.suspect_of(self.claim.number(), std::mem::take(&mut self.expected));

@@ -3,5 +3,6 @@
 pub(crate) mod dispatcher;
 pub(crate) mod handoff;
 mod in_vain;
+mod kind_set;
 pub(crate) mod scan;
 pub(crate) mod suspects;

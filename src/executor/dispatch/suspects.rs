@@ -23,14 +23,14 @@ use tokio::time::Instant;
 use crate::backoff::{Reconnect, jitter};
 use crate::error::{Result, warn_of};
 use crate::executor::dispatch::in_vain::InVain;
+use crate::executor::groups::counting::CountingTurn;
+use crate::executor::node::Node;
 use crate::executor::node::alone::{self, Alone};
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::stats::add;
-use crate::executor::run::start::start;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{EVENT_QUEUE, Job, JobId, REPLY_QUEUE};
-use crate::store::{Acquitted, ClaimRequest, Counted, Hint, Scope, Store, Suspect};
+use crate::store::{Acquitted, ClaimRequest, Hint, Scope, Suspect};
 
 /// How many suspects are read at once.
 const LOOKED_AT: usize = 100;
@@ -52,7 +52,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const TRIES: u32 = 10;
 
 /// Runs suspects until the node stops claiming.
-pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>) {
+pub(crate) async fn run(node: Arc<Node>) {
     let stop = node.stop_claiming.clone();
     let suspects = Suspects { node, in_vain: InVain::default() };
     tokio::select! {
@@ -61,16 +61,16 @@ pub(crate) async fn run<S: Store>(node: Arc<NodeSession<S>>) {
     }
 }
 
-struct Suspects<S: Store> {
-    node: Arc<NodeSession<S>>,
+struct Suspects {
+    node: Arc<Node>,
     in_vain: InVain,
 }
 
-impl<S: Store> Suspects<S> {
+impl Suspects {
     async fn work(mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(5));
         loop {
-            self.node.suspects_hint.notified().await;
+            self.node.signals.suspects.notified().await;
             while let Err(error) = self.turn().await {
                 warn_of!(error, "suspects could not be run; trying again");
                 self.node.claim_failed(&error);
@@ -117,7 +117,7 @@ impl<S: Store> Suspects<S> {
     /// Returns the suspects that this node may run alone now. Those that need permits are acquitted.
     async fn found(&mut self) -> Result<Vec<Suspect>> {
         let queues: Vec<String> = self.node.queues.keys().cloned().collect();
-        let able = self.node.registry.iter().filter(|(_, kind)| !kind.breaker.is_open());
+        let able = self.node.kinds.iter().filter(|(_, kind)| !kind.breaker.is_open());
         let kinds: Vec<String> = able.map(|(name, _)| name.clone()).collect();
         let mut found = self.node.store.suspects(&queues, Some(&kinds), LOOKED_AT).await?;
         self.in_vain.look(&found);
@@ -165,7 +165,7 @@ impl<S: Store> Suspects<S> {
             let Suspect { queue, kind, .. } = suspect;
             if !none_of.contains(&(queue.as_str(), kind.as_str())) {
                 // Before the claim: if this node stops, no job that was claimed may be left between the two.
-                let of_kind = self.node.registry.get(kind).and_then(|kind| kind.slots.as_ref());
+                let of_kind = self.node.kinds.get(kind).and_then(|kind| kind.slots.as_ref());
                 let slots = slots(self.node.queues.get(queue), of_kind).await;
                 if let Some(slots) = slots
                     && let Some((job, running)) = self.claim(queue, kind).await?
@@ -196,37 +196,24 @@ impl<S: Store> Suspects<S> {
         // In the order in which dispatchers lock them.
         let counted: Vec<Arc<Limit>> =
             [limit(Scope::Queue, queue), limit(Scope::Kind, kind)].into_iter().flatten().collect();
-        let mut turns = Vec::with_capacity(counted.len());
-        for limit in &counted {
-            turns.push(limit.claiming.lock().await);
-        }
-        let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
-        let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
+        let turn = CountingTurn::begin(&counted).await;
+        let counts = turn.counts();
         let kinds = [kind.to_owned()];
         let claim = node.in_flight.begin_claim().await;
         let request = ClaimRequest::new(node.id, claim.number(), queue, 1).kinds(&kinds).counted(&counts).suspects();
         let claimed = node.store.claim(&request).await.inspect_err(|error| {
             if !error.kept_nothing() {
-                for limit in &counted {
-                    limit.owe();
-                }
+                turn.owe_a_claim();
             }
         })?;
         node.in_flight.add(claimed.jobs.iter());
         drop(claim);
         add(&node.counters.claimed, claimed.jobs.len());
-        let took = claimed.jobs.iter().filter(|job| !job.admitted).count();
-        if let Some(allowed) = claimed.allowed.filter(|allowed| allowed.written) {
-            for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
-                let again = allowed.recount.contains(&place);
-                if again {
-                    limit.restart_count();
-                }
-                limit.reported(if again { 0 } else { *said }, took);
-            }
+        if let Some(allowed) = &claimed.allowed {
+            turn.written(&counts, allowed, claimed.jobs.iter().filter(|job| !job.admitted).count());
         }
         Ok(claimed.jobs.into_iter().next().map(|job| {
-            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            let running = turn.running(&job);
             (job, running)
         }))
     }
@@ -242,7 +229,7 @@ impl<S: Store> Suspects<S> {
     ) -> Option<Alone> {
         let (id, store) = (job.id, self.node.store.clone());
         tracing::info!(%id, kind = job.kind, queue = job.queue, attempt = job.attempt, "runs alone: its process died while it ran before");
-        start(&self.node, job, slot, kind_slot, running);
+        self.node.start(job, slot, kind_slot, running);
         let over = tokio::spawn(async move {
             let acquit = || {
                 let store = store.clone();
@@ -263,7 +250,7 @@ impl<S: Store> Suspects<S> {
             );
             let acquitted = self.node.store.acquit(ids).await?;
             self.in_vain.remove(ids);
-            self.node.wakeup().notify(acquitted.queues.into_iter().map(Hint::Rescan));
+            self.node.wakeup.notify(acquitted.queues.into_iter().map(Hint::Rescan));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Which kinds of jobs this process can run, and how.
+//! What runs the jobs of each kind.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -7,20 +7,20 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::executor::handler::batch::BatchPlan;
-use crate::executor::handler::job_context::Engine;
+use crate::executor::handler::command::Command;
+use crate::executor::handler::job_context::{Engine, JobContext};
 use crate::executor::handler::middleware::Layer;
-use crate::executor::handler::panic::{catching, catching_blocking};
-use crate::executor::node::breaker::Breaker;
+use crate::executor::kinds::kind::Kind;
 use crate::executor::node::cancellations::CancelSignal;
 use crate::executor::node::slots::Slots;
-use crate::executor::{Command, JobContext, KindOptions};
+use crate::executor::panic::{catching, catching_blocking};
 use crate::job::{HandlerResult, Job, JobError};
+use crate::message::MessageServices;
 use crate::store::Store;
 
 /// What a handler gets to run one attempt.
@@ -38,22 +38,18 @@ pub(crate) trait Handler<S: Store>: Send + Sync {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult>;
 }
 
-/// A kind of job, ready to run.
-pub(crate) struct Kind<S: Store> {
-    pub(crate) handler: Arc<dyn Handler<S>>,
-    pub(crate) options: KindOptions,
-    /// Bounds how many run at the same time, if the kind has its own limit.
-    pub(crate) slots: Option<Arc<Semaphore>>,
-    /// Whether this node can run it at the moment.
-    pub(crate) breaker: Arc<Breaker>,
+/// A kind with what runs its jobs.
+pub(crate) struct KindHandler<S: Store> {
+    pub(crate) kind: Arc<Kind>,
+    /// Makes the units of work of its handler.
+    pub(crate) messages: MessageServices<S>,
+    /// The code of the program.
+    pub(crate) program: Arc<dyn Handler<S>>,
     /// The middleware around the handler, in this order.
     pub(crate) layers: Arc<[Arc<dyn Layer>]>,
     /// How its jobs are run in batches, if they are.
     pub(crate) batch: Option<Arc<BatchPlan<S>>>,
 }
-
-/// All kinds, by each of their names.
-pub(crate) type Registry<S> = HashMap<String, Arc<Kind<S>>>;
 
 /// Values for handlers, one of each type.
 #[derive(Default, Clone)]
@@ -154,10 +150,4 @@ where
             }
         })
     }
-}
-
-/// Returns the kinds that may run in the slot of another job: those without a limit on this node and without a batch to wait for.
-pub(crate) fn chainable_kinds<S: Store>(registry: &Registry<S>) -> Vec<String> {
-    let may_follow = |kind: &Kind<S>| kind.slots.is_none() && kind.batch.is_none();
-    registry.iter().filter(|(_, kind)| may_follow(kind)).map(|(name, _)| name.clone()).collect()
 }

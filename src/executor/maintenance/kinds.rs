@@ -1,4 +1,4 @@
-//! Asks whether this node can run its kinds, and lets those run again that it left alone for a while: see `node/breaker.rs`.
+//! Asks whether this node can run its kinds, and lets those run again that it left alone for a while: see `kinds/breaker.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::node::breaker::{Breaker, Breakers};
-use crate::executor::session::node_session::NodeSession;
-use crate::store::Store;
+use crate::executor::kinds::breaker::{Breaker, Breakers};
+use crate::executor::node::Node;
 
 /// How long a check may take. Its file system may hang.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,7 +36,7 @@ async fn passes(breaker: &Arc<Breaker>) -> bool {
 }
 
 /// Lets kinds run again when their pauses are over, and keeps what the node's row says of them, until `quit`.
-pub(crate) async fn run<S: Store>(node: Weak<NodeSession<S>>, breakers: Arc<Breakers>, quit: CancellationToken) {
+pub(crate) async fn run(node: Weak<Node>, breakers: Arc<Breakers>, quit: CancellationToken) {
     let mut shown = None;
     loop {
         let reported = {
@@ -76,7 +75,7 @@ pub(crate) async fn run<S: Store>(node: Weak<NodeSession<S>>, breakers: Arc<Brea
 }
 
 /// Makes the node's row show the kinds that it leaves alone, if that has changed. Returns whether the row does.
-async fn show<S: Store>(node: &NodeSession<S>, breakers: &Breakers, shown: &mut Option<String>) -> bool {
+async fn show(node: &Node, breakers: &Breakers, shown: &mut Option<String>) -> bool {
     let kinds: BTreeMap<_, _> = breakers.left_alone().into_iter().map(|(kind, (reason, _))| (kind, reason)).collect();
     // Writing texts as JSON can't fail.
     let text = (!kinds.is_empty()).then(|| serde_json::to_string(&kinds).unwrap_or_default());

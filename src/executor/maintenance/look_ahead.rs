@@ -6,53 +6,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
-
 use crate::backoff::jitter;
 use crate::error::Result;
 use crate::executor::maintenance::clock::ClockWatch;
 use crate::executor::maintenance::periodic::{Next, Periodic};
+use crate::executor::node::signals::Signals;
 use crate::store::{Maintenance, MaintenanceDue};
-
-/// How to wake each task.
-pub(crate) struct MaintenanceSignals {
-    pub(crate) timers: Arc<Notify>,
-    pub(crate) expiry: Arc<Notify>,
-    pub(crate) admission: Arc<Notify>,
-    pub(crate) schedules: Arc<Notify>,
-    pub(crate) external: Arc<Notify>,
-    pub(crate) suspects: Arc<Notify>,
-    /// Notified when the database's clock was set.
-    pub(crate) clock: Arc<Notify>,
-}
-
-impl MaintenanceSignals {
-    fn notify(&self, due: MaintenanceDue) {
-        for (due, signal) in [
-            (due.timers, &self.timers),
-            (due.expiry, &self.expiry),
-            (due.admission, &self.admission),
-            (due.schedules, &self.schedules),
-            (due.external, &self.external),
-            (due.suspects, &self.suspects),
-        ] {
-            if due {
-                signal.notify_one();
-            }
-        }
-    }
-}
 
 /// Polls for all tasks. Every node does.
 pub(crate) struct LookAhead {
     store: Arc<dyn Maintenance>,
-    signals: MaintenanceSignals,
+    signals: Signals,
     poll: Duration,
     watch: ClockWatch,
 }
 
 impl LookAhead {
-    pub(crate) fn new(store: Arc<dyn Maintenance>, signals: MaintenanceSignals, poll: Duration) -> Self {
+    pub(crate) fn new(store: Arc<dyn Maintenance>, signals: Signals, poll: Duration) -> Self {
         Self { store, signals, poll, watch: ClockWatch::default() }
     }
 }

@@ -1,6 +1,5 @@
 //! What a node does beside running jobs: whatever becomes due, expires, or belonged to somebody who is gone.
 
-pub(crate) mod admission;
 pub(crate) mod clock;
 pub(crate) mod expiry;
 pub(crate) mod external_leases;
@@ -14,4 +13,3 @@ pub(crate) mod pruner;
 pub(crate) mod reconciler;
 pub(crate) mod scheduler;
 pub(crate) mod timers;
-pub(crate) mod usage_reporter;

@@ -1,6 +1,6 @@
 //! Records outcomes in batches.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
@@ -8,21 +8,20 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::node::in_flight::{GroupLease, InFlight};
+use crate::executor::groups::next::complete_and_claim_next;
+use crate::executor::node::Node;
+use crate::executor::node::completion::{Completion, Completions};
+use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::stats::{Counters, add};
-pub(crate) use crate::executor::outcome::completion::{Completion, Completions};
-use crate::executor::outcome::group_run::{GroupClaimer, GroupRun};
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::recording::{Record, Recorded, Recorder};
-use crate::executor::outcome::unrecorded::Unrecorded;
 use crate::executor::outcome::waiting::Waiting;
-use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
+use crate::job::{Fence, JobId, NodeId};
 use crate::message::WakeUp;
-use crate::store::{GroupClaim, GroupsClaimed, Hint, Outcomes, Settlement, Verdict};
+use crate::store::{Hint, Outcomes, Settlement, Verdict};
 
 /// The most outcomes recorded with one statement.
 const BATCH: usize = 1000;
-/// The most jobs of groups claimed with one statement that also records outcomes.
-const WANTED: usize = 2000;
 /// How often workers may run before outcomes are recorded, so that theirs join the same statement.
 const GATHER_TURNS: usize = 16;
 /// Outcomes that may wait. When it is full, workers wait with theirs and keep their slots: a slow database slows the claims.
@@ -36,7 +35,8 @@ pub(crate) struct Completer {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) wakeup: Arc<WakeUp>,
-    pub(crate) next: Weak<dyn GroupClaimer>,
+    /// Claims the next jobs of groups. Empty: none are claimed.
+    pub(crate) next: Weak<Node>,
     /// Cancelled to record the outcomes handed in so far and end. No others will come.
     pub(crate) finish: CancellationToken,
     /// Cancelled when the lease is lost: nothing is recorded any more, until this process has left its node in good order.
@@ -161,7 +161,11 @@ impl Completer {
         }
         let mut accepted = Vec::new();
         if !group_runs.is_empty() {
-            accepted = self.complete_and_claim_next(group_runs, &mut done).await;
+            match self.next.upgrade() {
+                Some(node) => accepted = complete_and_claim_next(&node, group_runs, &mut done, &self.lost).await,
+                // Retiring the node frees what it holds.
+                None => done.extend(group_runs.into_iter().flat_map(|(ended, _)| ended)),
+            }
         }
         if !done.is_empty() {
             let completed = self.complete(done, waiting).await;
@@ -180,114 +184,6 @@ impl Completer {
 
     fn recorder(&self) -> Recorder<'_> {
         Recorder { store: &*self.store, node: self.node, in_flight: &self.in_flight, lost: &self.lost }
-    }
-
-    /// Records that jobs are done, and claims the next ones of their groups. Adds to `done` the jobs to be recorded without such a claim.
-    async fn complete_and_claim_next(
-        &self,
-        group_runs: Vec<(Vec<Fence>, GroupRun)>,
-        done: &mut Vec<Fence>,
-    ) -> Vec<JobId> {
-        let mut accepted = Vec::new();
-        let mut group_runs = group_runs.into_iter().peekable();
-        while group_runs.peek().is_some() {
-            let mut wanted = 0;
-            let mut part = Vec::new();
-            while let Some((ended, group_run)) =
-                group_runs.next_if(|(_, group_run)| part.is_empty() || wanted + group_run.group.wanted <= WANTED)
-            {
-                wanted += group_run.group.wanted;
-                part.push((ended, group_run));
-            }
-            accepted.extend(self.complete_and_claim_chunk(part, done).await);
-        }
-        accepted
-    }
-
-    async fn complete_and_claim_chunk(
-        &self,
-        mut group_runs: Vec<(Vec<Fence>, GroupRun)>,
-        done: &mut Vec<Fence>,
-    ) -> Vec<JobId> {
-        // Each job appears once: the result has ids only, which can't tell two claims of one job apart.
-        let mut seen = HashSet::with_capacity(group_runs.len());
-        for (ended, _) in &mut group_runs {
-            done.extend(ended.extract_if(.., |fence| !seen.insert(fence.id)));
-        }
-        let fences: Vec<Fence> = group_runs.iter().flat_map(|(ended, _)| ended).copied().collect();
-        let Some(next) = self.next.upgrade().filter(|_| !self.lost.is_cancelled()) else {
-            // Retiring the node frees what it holds.
-            done.extend(fences);
-            return Vec::new();
-        };
-        let claim = next.begin_claim();
-        if claim.is_none() {
-            for (_, group_run) in &mut group_runs {
-                group_run.end();
-            }
-        }
-        // Known while the claim is under way, so that a later reconciliation does not take these leases for lost.
-        let new = |group_run: &GroupRun| {
-            (group_run.lease.is_none() && group_run.group.wanted > 0)
-                .then(|| self.in_flight.lease(group_run.group.lease))
-        };
-        let mut group_runs: Vec<(GroupRun, Option<GroupLease>)> = group_runs
-            .into_iter()
-            .map(|(_, group_run)| (new(&group_run), group_run))
-            .map(|(new, group_run)| (group_run, new))
-            .collect();
-        let groups: Vec<GroupClaim> = group_runs.iter().map(|(group_run, _)| group_run.group.clone()).collect();
-        // Without a claim the groups end here.
-        let number = claim.as_ref().map_or(ClaimNumber::NONE, |next| next.claim.number());
-        let handing = self.store.complete_and_claim_next(self.node, number, &fences, &groups, next.kinds());
-        let handed = match self.recorder().answer(handing).await {
-            Ok(handed) => handed,
-            Err(error) => {
-                // It may have claimed jobs. The finished ones are recorded again, which is refused if that had happened.
-                tracing::debug!(%error, "the next jobs of groups could not be claimed with the end of those before them");
-                next.failed(&error);
-                if error.kept_nothing() {
-                    group_runs.iter_mut().filter_map(|(_, new)| new.take()).for_each(GroupLease::free);
-                }
-                done.extend(fences);
-                return Vec::new();
-            }
-        };
-        let GroupsClaimed { accepted, next: jobs } = handed;
-        self.in_flight.add(jobs.iter());
-        add(&self.counters.done, accepted.len());
-        add(&self.counters.claimed, jobs.len());
-        self.wakeup.job_waiters.notify(accepted.iter().copied());
-        let taken: HashSet<JobId> = accepted.iter().copied().collect();
-        let (gone, left): (Vec<Fence>, Vec<Fence>) = fences.into_iter().partition(|fence| taken.contains(&fence.id));
-        done.extend(left);
-        let mut runs: HashMap<String, Vec<Job>> = HashMap::with_capacity(group_runs.len());
-        for job in jobs {
-            if let Some(group) = job.options.group.clone() {
-                runs.entry(group).or_default().push(job);
-            }
-        }
-        let mut freed = false;
-        for (mut group_run, new) in group_runs {
-            match runs.remove(&group_run.group.group) {
-                Some(jobs) => {
-                    if let Some(new) = new {
-                        group_run.leased(new);
-                    }
-                    next.start(jobs, group_run);
-                }
-                None => {
-                    freed = true;
-                    group_run.lease.into_iter().chain(new).for_each(GroupLease::free);
-                }
-            }
-        }
-        // Groups whose next jobs were claimed are not free, and need no admission pass.
-        self.in_flight.forget(gone.into_iter());
-        if freed {
-            self.in_flight.admission_due.notify_one();
-        }
-        accepted
     }
 
     async fn complete(&self, mut fences: Vec<Fence>, waiting: &mut Waiting) -> Vec<JobId> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::executor::outcome::unrecorded::Unrecorded;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId};
 
 /// The time until the first further try.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::backoff::Reconnect;
 use crate::error::Error;
-use crate::executor::outcome::unrecorded::Unrecorded;
+use crate::executor::node::unrecorded::Unrecorded;
 
 /// Longest pause between two tries.
 const PAUSE: Duration = Duration::from_secs(2);

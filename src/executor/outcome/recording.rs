@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
-use crate::error::{Error, ErrorKind, Result, warn_of};
+use crate::error::{Error, Result, warn_of};
 use crate::executor::node::in_flight::InFlight;
-use crate::executor::outcome::unrecorded::Unrecorded;
+use crate::executor::node::lease::while_leased;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{MAX_HIDDEN, Outcomes, Settlement, Verdict};
 
@@ -65,18 +66,6 @@ impl Recorder<'_> {
         recorded
     }
 
-    /// Waits for the answer to a call, but for no longer than the lease lasts. What the call was about is recorded again then, which the store refuses
-    /// if the call has taken effect after all.
-    pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        tokio::select! {
-            biased;
-            answer = call => answer,
-            () = self.lost.cancelled() => {
-                Err(Error::new(ErrorKind::Timeout, "the lease ended before the database answered").already_logged())
-            }
-        }
-    }
-
     /// Returns the items to be recorded again.
     async fn record_all<T: Record>(&self, items: &[T], recorded: &mut Recorded) -> Vec<T> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
@@ -85,7 +74,7 @@ impl Recorder<'_> {
         let mut part = items.len();
         while !rest.is_empty() && !self.lost.is_cancelled() {
             part = part.min(rest.len());
-            match self.answer(T::record(self.store, self.node, &rest[..part])).await {
+            match while_leased(self.lost, T::record(self.store, self.node, &rest[..part])).await {
                 Ok(ids) => {
                     recorded.accept(ids);
                     rest = &rest[part..];
@@ -148,7 +137,7 @@ impl Recorder<'_> {
             if free.is_empty() {
                 continue;
             }
-            match self.answer(T::record(self.store, self.node, &free)).await {
+            match while_leased(self.lost, T::record(self.store, self.node, &free)).await {
                 Ok(ids) => recorded.accept(ids),
                 Err(error) if error.is_undecided() && free.len() == 1 => {
                     recorded.held.insert(free[0].fence(), error.to_string());
@@ -168,7 +157,7 @@ impl Recorder<'_> {
         if fences.is_empty() {
             return HashMap::new();
         }
-        match self.answer(self.store.held(self.node, fences)).await {
+        match while_leased(self.lost, self.store.held(self.node, fences)).await {
             Ok(held) => held.into_iter().map(|job| (job.id, job.held_by)).collect(),
             Err(error) => {
                 tracing::debug!(%error, "which jobs are locked is not known");
@@ -210,7 +199,7 @@ impl Recorder<'_> {
     async fn through_outages<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
-            match self.answer(call()).await {
+            match while_leased(self.lost, call()).await {
                 Err(error) if error.is_retryable() && !error.is_undecided() && !self.lost.is_cancelled() => {
                     tracing::debug!(%error, "a job whose outcome was refused could not be put aside; trying again");
                     self.pause(&mut delays).await;

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::held::Held;
 use crate::executor::outcome::kept::Kept;
-use crate::executor::outcome::unrecorded::Unrecorded;
 use crate::job::JobId;
 
 /// All outcomes of a node that could not be recorded yet.

@@ -10,15 +10,16 @@ use tracing::Instrument as _;
 use crate::context::Context;
 use crate::executor::handler::batch::{Batch, BatchPlan};
 use crate::executor::handler::middleware::around;
-use crate::executor::handler::panic::catching_async;
-use crate::executor::handler::registry::Kind;
+use crate::executor::handler::registry::KindHandler;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
+use crate::executor::node::completion::Completion;
 use crate::executor::node::gathering::Member;
 use crate::executor::node::stats::add;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, released};
+use crate::executor::panic::catching_async;
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span};
 use crate::executor::run::rollback::{abandon, discard};
 use crate::executor::run::timeout;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
 use crate::store::Store;
 
@@ -39,27 +40,28 @@ enum BatchEnd {
 
 /// Runs a batch. The slots of its jobs are free again once their outcomes are handed in.
 pub(crate) async fn run<S: Store>(
-    node: Arc<NodeSession<S>>,
-    kind: Arc<Kind<S>>,
+    node: Arc<Node>,
+    handler: Arc<KindHandler<S>>,
     plan: Arc<BatchPlan<S>>,
     members: Vec<Member>,
 ) {
     let (jobs, slots): (Vec<_>, Vec<_>) = members.into_iter().map(|member| (member.job, member.slots)).unzip();
     let Some(first) = jobs.first() else { return };
     let span = tracing::info_span!("batch", kind = %first.kind, queue = %first.queue, jobs = jobs.len());
+    let kind = &handler.kind;
     let run = async {
         let (jobs, unread) = decoded(&node, jobs);
         for (job, error) in unread {
-            node.completions.send(failed(&node, &kind, &job, &error)).await;
+            node.completions.send(failed(&node, kind, &job, &error)).await;
         }
         if jobs.is_empty() {
             return;
         }
-        let mut context = node.messages.begin();
+        let mut context = handler.messages.begin();
         let began = Instant::now();
-        let ending = execute(&node, &kind, &plan, &jobs, &mut context).await;
+        let ending = execute(&node, &handler, &plan, &jobs, &mut context).await;
         let ran = matches!(ending, BatchEnd::Returned(_));
-        conclude(&node, &kind, &jobs, context, ending).await;
+        conclude(&node, kind, &jobs, context, ending).await;
         if ran {
             for job in &jobs {
                 kind.breaker.ran(job.id, began);
@@ -71,10 +73,10 @@ pub(crate) async fn run<S: Store>(
 }
 
 /// Returns the jobs as the handler is to see them, and those that can't be decoded.
-fn decoded<S: Store>(node: &NodeSession<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
+fn decoded(node: &Node, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
     let (mut good, mut unread) = (Vec::with_capacity(jobs.len()), Vec::new());
     for mut job in jobs {
-        match node.messages.shared.codecs.open(&mut job) {
+        match node.codecs.open(&mut job) {
             Ok(()) => good.push(job),
             Err(why) => unread.push((job, why)),
         }
@@ -83,22 +85,22 @@ fn decoded<S: Store>(node: &NodeSession<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(J
 }
 
 async fn execute<S: Store>(
-    node: &NodeSession<S>,
-    kind: &Kind<S>,
+    node: &Node,
+    handler: &KindHandler<S>,
     plan: &BatchPlan<S>,
     jobs: &[Job],
     context: &mut Context<S>,
 ) -> BatchEnd {
     let call = async {
-        if kind.layers.is_empty() {
+        if handler.layers.is_empty() {
             return call(node, plan, jobs, context).await;
         }
-        within(node, kind, plan, jobs, context).await
+        within(node, handler, plan, jobs, context).await
     };
     tokio::select! {
         biased;
         () = node.cancel.cancelled() => BatchEnd::Cancelled,
-        ended = timeout::within(kind.options.timeout, call) => match ended {
+        ended = timeout::within(handler.kind.options.timeout, call) => match ended {
             Ok(results) => BatchEnd::Returned(results),
             Err(limit) => BatchEnd::TimedOut(limit),
         },
@@ -106,12 +108,7 @@ async fn execute<S: Store>(
 }
 
 /// Calls the handler once.
-async fn call<S: Store>(
-    node: &NodeSession<S>,
-    plan: &BatchPlan<S>,
-    jobs: &[Job],
-    context: &mut Context<S>,
-) -> Vec<Came> {
+async fn call<S: Store>(node: &Node, plan: &BatchPlan<S>, jobs: &[Job], context: &mut Context<S>) -> Vec<Came> {
     let mut batch = Batch { jobs, context, cancelled: &node.cancel };
     let mut ended = catching_async(async { plan.handler.call(&mut batch).await }).await;
     let each = jobs.iter().map(|job| {
@@ -127,8 +124,8 @@ async fn call<S: Store>(
 /// Runs each job through the middleware separately. Jobs that get to the handler wait there until all others have got there too, or will
 /// not.
 async fn within<S: Store>(
-    node: &NodeSession<S>,
-    kind: &Kind<S>,
+    node: &Node,
+    handler: &KindHandler<S>,
     plan: &BatchPlan<S>,
     jobs: &[Job],
     context: &mut Context<S>,
@@ -139,14 +136,14 @@ async fn within<S: Store>(
         .enumerate()
         .map(|(position, job)| {
             let arrive = arrive.clone();
-            let handler = async move {
+            let program = async move {
                 let (answer, ended) = oneshot::channel();
                 let _ = arrive.send((position, answer));
                 // Once all senders are dropped, no other job will come.
                 drop(arrive);
                 ended.await.unwrap_or_else(|_| Err(JobError::new("the batch handler did not finish")))
             };
-            catching_async(around(&kind.layers, job, Box::pin(handler)))
+            catching_async(around(&handler.layers, job, Box::pin(program)))
         })
         .collect();
     drop(arrive);
@@ -179,13 +176,7 @@ async fn within<S: Store>(
     ended.into_iter().zip(said).map(|(ended, handler_done)| Came { handler_done, ended }).collect()
 }
 
-async fn conclude<S: Store>(
-    node: &Arc<NodeSession<S>>,
-    kind: &Kind<S>,
-    jobs: &[Job],
-    context: Context<S>,
-    ending: BatchEnd,
-) {
+async fn conclude<S: Store>(node: &Arc<Node>, kind: &Kind, jobs: &[Job], context: Context<S>, ending: BatchEnd) {
     let all_failed = |error: &JobError| jobs.iter().map(|job| failed(node, kind, job, error)).collect();
     let completions = match ending {
         // The program's message services take part. A panic of theirs must not leave the jobs with this node for the rest of the node's
@@ -199,7 +190,7 @@ async fn conclude<S: Store>(
         }
         BatchEnd::Cancelled => {
             abandon(context);
-            jobs.iter().map(|job| released(job.fence())).collect()
+            jobs.iter().map(|job| Completion::released(job.fence())).collect()
         }
     };
     for completion in completions {
@@ -209,8 +200,8 @@ async fn conclude<S: Store>(
 
 /// Commits if there is something to commit and all jobs are done. Returns what is left to be recorded.
 async fn returned<S: Store>(
-    node: &Arc<NodeSession<S>>,
-    kind: &Kind<S>,
+    node: &Arc<Node>,
+    kind: &Kind,
     jobs: &[Job],
     context: Context<S>,
     results: Vec<Came>,
@@ -234,12 +225,12 @@ async fn returned<S: Store>(
     match context.commit_jobs(node.id, &fences).await {
         Ok(true) => {
             add(&node.counters.done, fences.len());
-            node.messages.shared.wakeup.job_waiters.notify(fences.iter().map(|fence| fence.id));
+            node.wakeup.job_waiters.notify(fences.iter().map(|fence| fence.id));
             node.in_flight.remove(fences.into_iter());
         }
         Ok(false) => {
             tracing::warn!("a job of the batch was no longer owned by this claim: its transaction was rolled back");
-            completions.extend(fences.into_iter().map(released));
+            completions.extend(fences.into_iter().map(Completion::released));
         }
         // If the commit took effect and only its answer got lost, the rows are gone and these outcomes are refused.
         Err(error) => {
@@ -251,26 +242,26 @@ async fn returned<S: Store>(
 }
 
 /// Records each job separately. `again`: the job relied on what was rolled back.
-fn settle<S: Store>(
-    node: &NodeSession<S>,
-    kind: &Kind<S>,
+fn settle(
+    node: &Node,
+    kind: &Kind,
     jobs: &[Job],
     results: Vec<Came>,
     again: impl Fn(&Came) -> bool,
 ) -> Vec<Completion> {
     let each = jobs.iter().zip(results).map(|(job, result)| {
-        if again(&result) { released(job.fence()) } else { recorded(node, kind, job, result.ended) }
+        if again(&result) { Completion::released(job.fence()) } else { recorded(node, kind, job, result.ended) }
     });
     each.collect()
 }
 
 /// A batch is not run again at once: one that lost a conflict has failed.
-fn recorded<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, ended: HandlerResult) -> Completion {
+fn recorded(node: &Node, kind: &Kind, job: &Job, ended: HandlerResult) -> Completion {
     let completion = job_span(job).in_scope(|| completion(node, kind, job, ended, NO_MORE));
-    completion.unwrap_or_else(|| released(job.fence()))
+    completion.unwrap_or_else(|| Completion::released(job.fence()))
 }
 
-fn failed<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, error: &JobError) -> Completion {
+fn failed(node: &Node, kind: &Kind, job: &Job, error: &JobError) -> Completion {
     let completion = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
-    completion.unwrap_or_else(|| released(job.fence()))
+    completion.unwrap_or_else(|| Completion::released(job.fence()))
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::executor::handler::registry::Kind;
-use crate::executor::node::breaker::Refused;
+use crate::executor::kinds::breaker::Refused;
+use crate::executor::kinds::failure_policy::RetryDecision;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
+use crate::executor::node::completion::Completion;
 use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::add;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::outcome::failure_policy::RetryDecision;
-use crate::executor::session::node_session::NodeSession;
-use crate::job::{Fence, HandlerResult, Job, JobError, Outcome, TraceContext};
-use crate::store::{Settlement, Store, Verdict};
+use crate::job::{HandlerResult, Job, JobError, Outcome, TraceContext};
+use crate::store::{Settlement, Verdict};
 
 /// As a number of lost conflicts: the handler is not run again at once.
 pub(crate) const NO_MORE: u32 = u32::MAX;
@@ -24,9 +24,9 @@ pub(crate) fn job_span(job: &Job) -> tracing::Span {
 
 /// Returns what an attempt that leaves nothing to commit means for its job, after `conflicts` lost conflicts. `None`: the attempt is not
 /// over.
-pub(crate) fn completion<S: Store>(
-    node: &NodeSession<S>,
-    kind: &Kind<S>,
+pub(crate) fn completion(
+    node: &Node,
+    kind: &Kind,
     job: &Job,
     ended: HandlerResult,
     conflicts: u32,
@@ -46,13 +46,7 @@ pub(crate) fn completion<S: Store>(
 }
 
 /// Returns what a failed attempt means for the job. `None`: the attempt is not over, the handler runs again.
-pub(crate) fn failure<S: Store>(
-    node: &NodeSession<S>,
-    kind: &Kind<S>,
-    job: &Job,
-    error: &JobError,
-    conflicts: u32,
-) -> Option<Completion> {
+pub(crate) fn failure(node: &Node, kind: &Kind, job: &Job, error: &JobError, conflicts: u32) -> Option<Completion> {
     let verdict = match node.failure_policy.decide(error, job, &kind.options, conflicts) {
         RetryDecision::AtOnce => {
             add(&node.counters.conflicts, 1);
@@ -61,7 +55,7 @@ pub(crate) fn failure<S: Store>(
         }
         RetryDecision::Later(delay) => Verdict::Retry(delay),
         RetryDecision::NotHere => match kind.breaker.refuse(job.id, error.message(), Instant::now()) {
-            Refused::Back => return Some(released(job.fence())),
+            Refused::Back => return Some(Completion::released(job.fence())),
             Refused::Later(delay) => {
                 return Some(Completion::Settled(Settlement::new(job.fence(), Verdict::Snooze(delay))));
             }
@@ -72,7 +66,7 @@ pub(crate) fn failure<S: Store>(
     Some(settled(node, job, error, verdict))
 }
 
-pub(crate) fn settled<S: Store>(node: &NodeSession<S>, job: &Job, error: &JobError, verdict: Verdict) -> Completion {
+pub(crate) fn settled(node: &Node, job: &Job, error: &JobError, verdict: Verdict) -> Completion {
     let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
     if last {
         tracing::error!(%error, "the job failed and becomes a dead letter");
@@ -80,16 +74,11 @@ pub(crate) fn settled<S: Store>(node: &NodeSession<S>, job: &Job, error: &JobErr
         tracing::warn!(%error, next = ?verdict, "the attempt failed");
     }
     let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
-    Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))
-}
-
-/// Makes a job wait again, without an error.
-pub(crate) fn released(fence: Fence) -> Completion {
-    Completion::Settled(Settlement::new(fence, Verdict::Release))
+    Completion::Settled(node.codecs.settlement(settlement, &job.kind, &job.queue))
 }
 
 /// Frees the slots of jobs whose outcomes were handed in.
-pub(crate) fn free<S: Store>(node: &NodeSession<S>, slots: impl IntoIterator<Item = Arc<Slots>>) {
+pub(crate) fn free(node: &Node, slots: impl IntoIterator<Item = Arc<Slots>>) {
     // Dispatchers do not wait for the slots of a kind, so those of all queues are woken: any of them may have such jobs.
     if slots.into_iter().fold(false, |limited, slots| limited | slots.kind.is_some()) {
         node.queues.values().for_each(|queue| queue.wake());

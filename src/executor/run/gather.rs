@@ -2,31 +2,32 @@
 
 use std::sync::Arc;
 
-use crate::executor::handler::batch::BatchPlan;
-use crate::executor::handler::registry::Kind;
+use crate::executor::handler::batch::{BatchOptions, BatchPlan};
+use crate::executor::handler::registry::KindHandler;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::gathering::{Added, Member};
 use crate::executor::run::batch;
-use crate::executor::session::node_session::NodeSession;
 use crate::store::Store;
 
 /// Returns how many jobs make a batch. A larger batch could never fill, and would always wait in vain.
-pub(crate) fn size<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, plan: &BatchPlan<S>, queue: &str) -> usize {
+pub(crate) fn size(node: &Node, kind: &Kind, batch: BatchOptions, queue: &str) -> usize {
     let most = [node.queues.get(queue).map(|queue| queue.concurrency()), kind.options.concurrency];
-    most.into_iter().flatten().fold(plan.options.size, usize::min)
+    most.into_iter().flatten().fold(batch.size, usize::min)
 }
 
 /// Adds a job to the batch being formed, or starts one.
 pub(crate) fn gather<S: Store>(
-    node: &Arc<NodeSession<S>>,
-    kind: &Arc<Kind<S>>,
+    node: &Arc<Node>,
+    handler: &Arc<KindHandler<S>>,
     plan: &Arc<BatchPlan<S>>,
     member: Member,
 ) {
-    let size = size(node, kind, plan, &member.job.queue);
-    let key = (Arc::as_ptr(kind).addr(), member.job.queue.clone());
+    let size = size(node, &handler.kind, plan.options, &member.job.queue);
+    let key = (Arc::as_ptr(handler).addr(), member.job.queue.clone());
     let Added::First(number, mut ready) = node.gathering.add(&key, member, size) else { return };
-    let (node, kind, plan, wait) = (node.clone(), kind.clone(), plan.clone(), plan.options.wait);
+    let (node, handler, plan, wait) = (node.clone(), handler.clone(), plan.clone(), plan.options.wait);
     node.workers.clone().spawn(async move {
         let complete = tokio::select! {
             biased;
@@ -43,6 +44,6 @@ pub(crate) fn gather<S: Store>(
                 Err(_) => return,
             },
         };
-        batch::run(node, kind, plan, members).await;
+        batch::run(node, handler, plan, members).await;
     });
 }

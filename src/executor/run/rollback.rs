@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, OptionFuture};
 
 use crate::context::Context;
-use crate::executor::handler::panic::{catching, catching_async};
+use crate::executor::panic::{catching, catching_async};
 use crate::job::JobError;
 use crate::store::Store;
 

@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 
 use crate::context::Context;
+use crate::executor::groups::follow::group_run;
 use crate::executor::handler::job_context::Engine;
 use crate::executor::handler::middleware::around;
-use crate::executor::handler::panic::catching_async;
-use crate::executor::handler::registry::{Attempt, Kind};
+use crate::executor::handler::registry::{Attempt, KindHandler};
+use crate::executor::kinds::failure_policy::pause;
+use crate::executor::kinds::kind::Kind;
+use crate::executor::node::Node;
 use crate::executor::node::cancellations::{CancelReason, CancelSignal};
+use crate::executor::node::completion::Completion;
+use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::add;
-use crate::executor::outcome::completer::Completion;
-use crate::executor::outcome::failure_policy::pause;
-use crate::executor::outcome::group_run::GroupRun;
-use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, released, settled};
+use crate::executor::panic::catching_async;
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, settled};
 use crate::executor::run::rollback::{abandon, discard};
 use crate::executor::run::timeout::within;
-use crate::executor::session::group_run::group_run;
-use crate::executor::session::node_session::NodeSession;
 use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
 use crate::store::{Removed, Store, Verdict};
 
@@ -42,19 +43,19 @@ pub(crate) enum AttemptEnd {
 /// Thousands of these futures are made a second, and each is moved several times before it runs, so it is kept small. It is not an `async
 /// fn` around another future, which would hold it twice, and what few jobs need is boxed where it is needed.
 pub(crate) fn run<S: Store>(
-    node: Arc<NodeSession<S>>,
-    kind: Arc<Kind<S>>,
+    node: Arc<Node>,
+    handler: Arc<KindHandler<S>>,
     mut job: Job,
     slots: Arc<Slots>,
 ) -> impl Future<Output = ()> + Send {
     let span = job_span(&job);
     async move {
-        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
-            Box::pin(unread(node, kind, job, error, slots)).await;
+        if let Err(error) = node.codecs.open(&mut job) {
+            Box::pin(unread(node, handler.kind.clone(), job, error, slots)).await;
             return;
         }
         let began = Instant::now();
-        let completion = attempts(&node, &kind, &job, &slots, began).await;
+        let completion = attempts(&node, &handler, &job, &slots, began).await;
         let follow = |fence| {
             group_run(&node, &job, &slots, began.elapsed())
                 .map(|group_run| Completion::DoneInGroup(vec![fence], group_run))
@@ -73,23 +74,20 @@ pub(crate) fn run<S: Store>(
 
 /// Runs a job of a group run, up to what is to be recorded of it; `None` if that has been done.
 pub(crate) async fn attempt<S: Store>(
-    node: &Arc<NodeSession<S>>,
+    node: &Arc<Node>,
+    handler: Arc<KindHandler<S>>,
     mut job: Job,
     slots: &Arc<Slots>,
 ) -> Option<Completion> {
-    let Some(kind) = node.registry.get(&job.kind).cloned() else {
-        // Can't happen: claims ask for registered kinds only.
-        return Some(released(job.fence()));
-    };
     if job.attempt > job.max_attempts {
         return Some(dead_lettered(node, &job));
     }
     let span = job_span(&job);
     async move {
-        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
-            return failure(node, &kind, &job, &error, NO_MORE);
+        if let Err(error) = node.codecs.open(&mut job) {
+            return failure(node, &handler.kind, &job, &error, NO_MORE);
         }
-        attempts(node, &kind, &job, slots, Instant::now()).await
+        attempts(node, &handler, &job, slots, Instant::now()).await
     }
     .instrument(span)
     .await
@@ -98,24 +96,24 @@ pub(crate) async fn attempt<S: Store>(
 /// Runs the handler, again at once after each lost conflict, up to what is to be recorded of it; `None` if that has been done. The job is
 /// borrowed, so that its future is not held twice.
 async fn attempts<S: Store>(
-    node: &Arc<NodeSession<S>>,
-    kind: &Kind<S>,
+    node: &Arc<Node>,
+    handler: &KindHandler<S>,
     job: &Job,
     slots: &Arc<Slots>,
     began: Instant,
 ) -> Option<Completion> {
     let mut conflicts = 0;
     loop {
-        let engine = Engine { messages: &node.messages, node: node.id };
-        let mut context = node.messages.begin();
+        let engine = Engine { messages: &handler.messages, node: node.id };
+        let mut context = handler.messages.begin();
         let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
         let attempt = Attempt { job, context: &mut context, engine, cancelled, slots };
-        let ending = execute(kind, attempt).await;
+        let ending = execute(handler, attempt).await;
         let ran = matches!(ending, AttemptEnd::Returned(_) | AttemptEnd::DoneWithout);
-        match conclude(node, kind, (job, slots, began), context, ending, conflicts).await {
+        match conclude(node, &handler.kind, (job, slots, began), context, ending, conflicts).await {
             Conclusion::Over(completion) => {
                 if ran {
-                    kind.breaker.ran(job.id, began);
+                    handler.kind.breaker.ran(job.id, began);
                 }
                 return completion;
             }
@@ -134,7 +132,7 @@ enum Conclusion {
 }
 
 /// Fails an attempt whose payload can't be decoded: another node may have the encryption key, or it may come later.
-async fn unread<S: Store>(node: Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Job, error: JobError, slots: Arc<Slots>) {
+async fn unread(node: Arc<Node>, kind: Arc<Kind>, job: Job, error: JobError, slots: Arc<Slots>) {
     if let Some(completion) = failure(&node, &kind, &job, &error, NO_MORE) {
         node.completions.send(completion).await;
     }
@@ -143,52 +141,47 @@ async fn unread<S: Store>(node: Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Jo
 
 /// Dead-letters a job that has no attempt left. It was put off because the outcome of its last attempt could not be recorded. Its handler
 /// does not run again.
-pub(crate) async fn dead_letter<S: Store>(node: Arc<NodeSession<S>>, job: Job, slots: Arc<Slots>) {
+pub(crate) async fn dead_letter(node: Arc<Node>, job: Job, slots: Arc<Slots>) {
     node.completions.send(dead_lettered(&node, &job)).await;
     free(&node, [slots]);
 }
 
 /// Makes a job wait again that this node has claimed and can't run.
-pub(crate) async fn give_back<S: Store>(node: Arc<NodeSession<S>>, job: Job, slots: Arc<Slots>) {
-    node.completions.send(released(job.fence())).await;
+pub(crate) async fn give_back(node: Arc<Node>, job: Job, slots: Arc<Slots>) {
+    node.completions.send(Completion::released(job.fence())).await;
     free(&node, [slots]);
 }
 
-fn dead_lettered<S: Store>(node: &NodeSession<S>, job: &Job) -> Completion {
+fn dead_lettered(node: &Node, job: &Job) -> Completion {
     let error = JobError::new("no attempt is left, and the outcome of the last one could not be recorded");
     settled(node, job, &error, Verdict::Dead)
 }
 
-pub(crate) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
+pub(crate) async fn execute<S: Store>(handler: &KindHandler<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
     let stop = attempt.cancelled;
-    if !kind.layers.is_empty() {
-        return Box::pin(execute_within(kind, attempt)).await;
+    if !handler.layers.is_empty() {
+        return Box::pin(execute_within(handler, attempt)).await;
     }
-    let handler = catching_async(kind.handler.run(attempt));
-    limited(kind, stop, handler).await
+    limited(&handler.kind, stop, catching_async(handler.program.run(attempt))).await
 }
 
 /// Runs a handler with the middleware around it.
-async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
+async fn execute_within<S: Store>(handler: &KindHandler<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
     let (job, stop) = (attempt.job, attempt.cancelled);
     let done = AtomicBool::new(false);
-    let handler = async {
-        let ended = catching_async(kind.handler.run(attempt)).await;
+    let program = async {
+        let ended = catching_async(handler.program.run(attempt)).await;
         done.store(matches!(ended, Ok(Outcome::Done)), Ordering::Relaxed);
         ended
     };
-    match limited(kind, stop, catching_async(around(&kind.layers, job, Box::pin(handler)))).await {
+    match limited(&handler.kind, stop, catching_async(around(&handler.layers, job, Box::pin(program)))).await {
         AttemptEnd::Returned(Ok(Outcome::Done)) if !done.load(Ordering::Relaxed) => AttemptEnd::DoneWithout,
         ending => ending,
     }
 }
 
 /// Runs a handler within its timeout.
-async fn limited<S: Store>(
-    kind: &Kind<S>,
-    stop: CancelSignal<'_>,
-    handler: impl Future<Output = HandlerResult>,
-) -> AttemptEnd {
+async fn limited(kind: &Kind, stop: CancelSignal<'_>, handler: impl Future<Output = HandlerResult>) -> AttemptEnd {
     let limited = within(kind.options.timeout, handler);
     tokio::pin!(limited);
     let told = tokio::select! {
@@ -215,8 +208,8 @@ async fn limited<S: Store>(
 
 /// Brings the outcome to the database if that takes its own transaction.
 async fn conclude<S: Store>(
-    node: &Arc<NodeSession<S>>,
-    kind: &Kind<S>,
+    node: &Arc<Node>,
+    kind: &Kind,
     (job, slots, began): (&Job, &Arc<Slots>, Instant),
     context: Context<S>,
     ending: AttemptEnd,
@@ -237,7 +230,7 @@ async fn conclude<S: Store>(
             match Box::pin(committing).await {
                 Ok((accepted, group_run)) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
-                    node.messages.shared.wakeup.job_waiters.notify([job.id]);
+                    node.wakeup.job_waiters.notify([job.id]);
                     if accepted {
                         node.in_flight.remove(std::iter::once(fence));
                     } else {
@@ -280,7 +273,7 @@ async fn conclude<S: Store>(
         }
         AttemptEnd::Cancelled => {
             abandon(context);
-            Some(released(fence))
+            Some(Completion::released(fence))
         }
     };
     completion.map_or(Conclusion::Again, |completion| Conclusion::Over(Some(completion)))
@@ -288,7 +281,7 @@ async fn conclude<S: Store>(
 
 /// Commits what a handler did, with the end of its job, and continues its group. Returns whether the claim was current.
 async fn commit_and_claim_next<S: Store>(
-    node: &Arc<NodeSession<S>>,
+    node: &Arc<Node>,
     fence: Fence,
     context: Context<S>,
     mut group_run: GroupRun,

@@ -60,7 +60,7 @@ fn the_first_of_a_group_starts_and_takes_it() {
 }
 
 #[test]
-fn what_holds_its_group_already_takes_it_once() {
+fn a_job_that_holds_its_group_takes_it_once() {
     let held = Candidate { holds: true, ..of_group(1, "g") };
     let plan = decide(&[], std::slice::from_ref(&held), taken(&[("g:g", 1)]));
     assert_eq!((admitted(&plan), plan.admit[0].keys.len()), (vec![held.id], 0));
@@ -97,7 +97,7 @@ fn the_order_of_a_group_is_kept_while_its_first_waits_for_a_limit() {
 }
 
 #[test]
-fn whoever_waits_for_a_pause_lets_its_group_pass_unless_the_order_is_strict() {
+fn a_paused_job_lets_its_group_pass_unless_the_order_is_strict() {
     let rules = [Rule::new(Scope::Kind, "paused").paused(true)];
     for ordered in [false, true] {
         let mut first = Candidate { kind: "paused".to_owned(), ..of_group(1, "g") };
@@ -128,7 +128,7 @@ fn a_pause_does_not_take_an_ordered_job_out_of_its_group_s_line() {
 /// A group may become free after its blocked jobs were read and before permits are counted. A job that comes back from a pause must not take it
 /// then before the jobs that are blocked on it.
 #[test]
-fn who_comes_back_from_a_pause_gets_in_line_behind_its_group() {
+fn a_resumed_job_queues_behind_its_group() {
     let back = Candidate { queue: "paused".to_owned(), blocked_on: "q:paused".to_owned(), ..of_group(2, "g") };
     let plan = decide(&[], std::slice::from_ref(&back), taken(&[]));
     assert_eq!(admitted(&plan), []);
@@ -141,7 +141,7 @@ fn who_comes_back_from_a_pause_gets_in_line_behind_its_group() {
 }
 
 #[test]
-fn a_rule_of_its_own_counts_and_not_the_one_for_all() {
+fn an_own_rule_replaces_the_one_for_all() {
     let rules = [Rule::new(Scope::Tenant, "*").running(1), Rule::new(Scope::Tenant, "big").running(2)];
     let jobs: Vec<_> = (0..6).map(|n| of_tenant(n, if n % 2 == 0 { "big" } else { "small" })).collect();
     let plan = decide(&rules, &jobs, taken(&[]));

@@ -10,18 +10,18 @@ mod claims;
 mod enqueue;
 mod external;
 mod info;
+mod job_store;
 mod maintenance;
 mod nodes;
 mod operator;
 mod outcomes;
 pub mod schedules;
 
-use std::fmt;
-
 pub use self::claims::Claims;
 pub use self::enqueue::Enqueue;
 pub use self::external::External;
 pub use self::info::StoreInfo;
+pub use self::job_store::JobStore;
 pub use self::maintenance::Maintenance;
 pub use self::nodes::Nodes;
 pub use self::operator::{Operator, check_schema};
@@ -51,14 +51,3 @@ pub use super::settle::{HeldJob, Settlement, Verdict, clip};
 #[doc(hidden)]
 pub use super::testing;
 pub use super::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
-
-/// All roles of a database. It is implemented for whatever has them.
-pub trait JobStore:
-    Enqueue + Claims + Outcomes + Nodes + Maintenance + External + Schedules + Operator + fmt::Debug + 'static
-{
-}
-
-impl<T> JobStore for T where
-    T: Enqueue + Claims + Outcomes + Nodes + Maintenance + External + Schedules + Operator + fmt::Debug + 'static
-{
-}

@@ -1,33 +1,221 @@
-//! What operators see of jobs: lists and details.
+//! What operators see and do.
 
-use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::client::Params;
+use super::database::Postgres;
 use super::filter::Filter;
-use super::rows;
-use super::shared::Shared;
+use super::types::JsonText;
 use super::unreadable::refusal;
-use crate::error::Result;
-use crate::job::{Fence, JobId, NodeId, Payload};
-use crate::store::{JobDetail, JobFilter, JobSummary, Page};
+use super::{clock, installation, job_operations, migrate, rows, rules, schedules};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{JobId, NodeId, Payload};
+use crate::store::dead_letter_groups::{Grouping, SCANNED};
+use crate::store::{
+    Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroup, DeadLetterGroups,
+    HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobResult, JobSummary, MigrationStatus,
+    NodeStatus, Operator, OperatorOptions, Page, QueueStatus, Released, Rule, RuleEdit, Scope, SkewedRows,
+    StatusReport, UnreadableRow,
+};
 
-pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
-    let filter = Filter::from(filter);
-    // Nothing has a number beyond the last one. A page that began with that again would never be the last.
-    let first = match page.after {
-        None => i64::MIN,
-        Some(i64::MAX) => return Ok(Vec::new()),
-        Some(after) => after + 1,
-    };
-    let limit = rows::count(page.limit);
-    let sql = &shared.sql;
-    // An index finds ids; anything else is read in the order of the page.
-    let statement = if filter.ids.is_some() { &sql.list_ids } else { &sql.list };
-    let rows = shared.engine_filtered("list jobs", statement, &filter.params(&[&first, &limit])).await?;
-    rows.iter().map(summary).collect()
+#[async_trait]
+impl Operator for Postgres {
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        migrate::migrate(&self.0, migrate::MIGRATIONS).await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        migrate::status(&self.0, migrate::MIGRATIONS).await
+    }
+
+    async fn installation(&self) -> Result<Option<Installation>> {
+        installation::installation(&self.0).await.map(Some)
+    }
+
+    async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Option<Installation>> {
+        installation::adopt(&self.0, adoption, by).await.map(Some)
+    }
+
+    async fn status(&self) -> Result<StatusReport> {
+        let queues = self.0.engine("count queues", &self.0.sql.status_queues, &[]).await?;
+        let nodes = self.0.engine("list nodes", &self.0.sql.status_nodes, &[]).await?;
+        let count = |row, column| rows::get::<i64>(row, column).map(i64::unsigned_abs);
+        Ok(StatusReport {
+            queues: queues
+                .iter()
+                .map(|row| {
+                    Ok(QueueStatus {
+                        queue: rows::get(row, "queue")?,
+                        waiting: count(row, "waiting")?,
+                        running: count(row, "running")?,
+                        timer: count(row, "timer")?,
+                        overdue: count(row, "overdue")?,
+                        suspended: count(row, "suspended")?,
+                        dead: count(row, "dead")?,
+                        external: count(row, "external")?,
+                        blocked: count(row, "blocked")?,
+                        oldest_waiting_seconds: rows::get(row, "oldest_waiting_seconds")?,
+                    })
+                })
+                .collect::<Result<_>>()?,
+            nodes: nodes
+                .iter()
+                .map(|row| {
+                    Ok(NodeStatus {
+                        id: NodeId(rows::get(row, "id")?),
+                        name: rows::get(row, "name")?,
+                        host: rows::get(row, "host")?,
+                        pid: u32::try_from(rows::get::<i64>(row, "pid")?).unwrap_or_default(),
+                        started_at: rows::get(row, "started_at")?,
+                        lease_seconds_left: rows::get(row, "lease_seconds_left")?,
+                        dead: rows::get(row, "dead")?,
+                        running: count(row, "running")?,
+                        broker: rows::get(row, "broker")?,
+                    })
+                })
+                .collect::<Result<_>>()?,
+        })
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
+        let filter = Filter::from(filter);
+        // Nothing has a number beyond the last one. A page that began with that again would never be the last.
+        let first = match page.after {
+            None => i64::MIN,
+            Some(i64::MAX) => return Ok(Vec::new()),
+            Some(after) => after + 1,
+        };
+        let limit = rows::count(page.limit);
+        let sql = &self.0.sql;
+        // An index finds ids; anything else is read in the order of the page.
+        let statement = if filter.ids.is_some() { &sql.list_ids } else { &sql.list };
+        let rows = self.0.engine_filtered("list jobs", statement, &filter.params(&[&first, &limit])).await?;
+        rows.iter().map(summary).collect()
+    }
+
+    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
+        let mut missing = None;
+        let rows = match self.0.engine("show a job", &self.0.sql.show, &[id.as_uuid()]).await {
+            Ok(rows) => rows,
+            // The payload can't be read, but the rest of the job is worth showing.
+            Err(error) => {
+                missing = refusal(&error);
+                if missing.is_none() {
+                    return Err(error);
+                }
+                self.0.engine("show a job", &self.0.sql.show_bare, &[id.as_uuid()]).await?
+            }
+        };
+        rows.first().map(|row| detail(row, missing)).transpose()
+    }
+
+    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+        let shared = &self.0;
+        let filter = Filter::from(filter);
+        let scanned = rows::count(SCANNED);
+        let rows = shared
+            .engine_filtered("group dead letters", &shared.sql.dead_letter_groups, &filter.params(&[&scanned]))
+            .await?;
+        let mut grouping = Grouping::default();
+        for row in &rows {
+            grouping.add(DeadLetterGroup {
+                kind: rows::get(row, "kind")?,
+                queue: rows::get(row, "queue")?,
+                error: rows::get(row, "reason")?,
+                count: rows::get::<i64>(row, "count")?.unsigned_abs(),
+                first: rows::shown_time(row, "first")?,
+                last: rows::shown_time(row, "last")?,
+                example: JobId::from(rows::get::<Uuid>(row, "example")?),
+            });
+        }
+        Ok(grouping.finish(limit))
+    }
+
+    async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
+        let shared = &self.0;
+        let HistoryFilter { id, queue, kind, outcomes, error, ended, behind } = filter;
+        let (behind, seq) = behind.unzip();
+        let id: Option<Uuid> = id.map(Into::into);
+        let outcomes: Option<Vec<&str>> = outcomes.as_ref().map(|all| all.iter().map(|one| one.as_str()).collect());
+        let [since, until] = [ended.since, ended.until].map(rows::moment);
+        let rows = shared
+            .engine_filtered(
+                "read the history",
+                &shared.sql.history,
+                &[&id, queue, kind, &outcomes, error, &since, &until, &behind, &seq, &rows::count(limit)],
+            )
+            .await?;
+        rows.iter().map(history_entry).collect()
+    }
+
+    async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
+        let rows = self.0.engine("read the result of a job", &self.0.sql.result, &[id.as_uuid()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(JobResult {
+            id,
+            kind: rows::get(row, "kind")?,
+            payload: rows::json_payload(row, "payload")?,
+            created_at: rows::shown_time(row, "created_at")?,
+            expires_at: rows::shown_time(row, "expires_at")?,
+        }))
+    }
+
+    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
+        let AuditFilter { who, action, before } = filter;
+        let params: Params<'_> = &[before, who, action, &rows::count(limit)];
+        self.0.engine_filtered("read the audit", &self.0.sql.audit, params).await?.iter().map(audit_entry).collect()
+    }
+
+    async fn rules(&self) -> Result<Vec<Rule>> {
+        rules::rules(&self.0).await
+    }
+
+    async fn operate(
+        &self,
+        filter: &JobFilter,
+        action: &Action,
+        operator: OperatorOptions<'_>,
+    ) -> Result<AffectedJobs> {
+        job_operations::operate(&self.0, filter, action, operator).await
+    }
+
+    async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
+        job_operations::evict(&self.0, node, by).await
+    }
+
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
+        rules::change_rule(&self.0, scope, name, edit, by).await
+    }
+
+    async fn permit_faults(&self) -> Result<Vec<String>> {
+        let rows = self.0.engine("check the permits", &self.0.sql.permit_faults, &[]).await?;
+        rows.iter().map(|row| rows::get(row, 0)).collect()
+    }
+
+    async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
+        let rows = self.0.engine("look for unblocked keys", &self.0.sql.overdue_unblocks, &[]).await?;
+        let row = rows::single(&rows)?;
+        Ok(AdmissionLag {
+            unblocks: rows::get::<i64>(row, "unblocks")?.unsigned_abs(),
+            longest: Duration::from_micros(rows::get::<i64>(row, "longest_us")?.max(0).unsigned_abs()),
+        })
+    }
+
+    async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
+        clock::clock_skew(&self.0).await
+    }
+
+    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        rules::rule_faults(&self.0).await
+    }
+
+    async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        schedules::schedule_faults(&self.0).await
+    }
 }
 
 fn summary(row: &Row) -> Result<JobSummary> {
@@ -48,30 +236,8 @@ fn summary(row: &Row) -> Result<JobSummary> {
     })
 }
 
-pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDetail>> {
-    let mut missing = None;
-    let rows = match shared.engine("show a job", &shared.sql.show, &[id.as_uuid()]).await {
-        Ok(rows) => rows,
-        // The payload can't be read, but the rest of the job is worth showing.
-        Err(error) => {
-            missing = refusal(&error);
-            if missing.is_none() {
-                return Err(error);
-            }
-            shared.engine("show a job", &shared.sql.show_bare, &[id.as_uuid()]).await?
-        }
-    };
-    rows.first().map(|row| detail(row, missing)).transpose()
-}
-
-pub(super) async fn handed_out(shared: &Arc<Shared>, fence: Fence) -> Result<Option<JobDetail>> {
-    let params: [&(dyn ToSql + Sync); 2] = [fence.id.as_uuid(), &fence.version];
-    let rows = shared.engine("read a job that was handed out", &shared.sql.show_external, &params).await?;
-    rows.first().map(|row| detail(row, None)).transpose()
-}
-
 /// Reads a row, whose payload may be missing for a reason.
-fn detail(row: &Row, missing: Option<String>) -> Result<JobDetail> {
+pub(super) fn detail(row: &Row, missing: Option<String>) -> Result<JobDetail> {
     let dead_at = rows::some_time(row, "dead_at")?;
     let reason: Option<String> = rows::get(row, "reason")?;
     Ok(JobDetail {
@@ -85,5 +251,39 @@ fn detail(row: &Row, missing: Option<String>) -> Result<JobDetail> {
         // This is for display only, so options that can't be read are left out. The reason of such a dead letter explains why.
         options: rows::options(row, "options").unwrap_or_default(),
         blocked_on: rows::get(row, "blocked_on")?,
+    })
+}
+
+fn history_entry(row: &Row) -> Result<HistoryEntry> {
+    Ok(HistoryEntry {
+        id: JobId::from(rows::get::<Uuid>(row, "job_id")?),
+        seq: rows::get(row, "seq")?,
+        kind: rows::get(row, "kind")?,
+        queue: rows::get(row, "queue")?,
+        outcome: rows::get::<&str>(row, "outcome")?.parse()?,
+        attempt: rows::attempts(rows::get(row, "attempt")?),
+        created_at: rows::shown_time(row, "created_at")?,
+        started_at: rows::some_time(row, "started_at")?,
+        ended_at: rows::shown_time(row, "ended_at")?,
+        node: rows::get::<Option<i64>>(row, "node")?.map(NodeId),
+        tenant: rows::get(row, "tenant")?,
+        error: rows::get(row, "error")?,
+    })
+}
+
+fn audit_entry(row: &Row) -> Result<AuditEntry> {
+    let json = |column| {
+        let JsonText(text) = rows::get(row, column)?;
+        serde_json::from_str(text).map_err(|error| {
+            Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(error)
+        })
+    };
+    Ok(AuditEntry {
+        id: rows::get(row, "id")?,
+        at: rows::get(row, "at")?,
+        who: rows::get(row, "who")?,
+        action: rows::get(row, "action")?,
+        what: json("what")?,
+        counts: json("counts")?,
     })
 }

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::job::JobId;
 use crate::store::Scope;
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Unblock, Unblocked, Usage, plan};
-use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::admission::{AdmitRequest, Admitted, LOOK_AHEAD};
 
 /// How many blocking keys one admission pass reads.
 const MAX_KEYS: i64 = 1000;
@@ -41,24 +41,6 @@ pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> R
     }
     let admitted = run_pass(shared, request, looks).await?;
     Ok(Admitted { next, limited, counted, aging, unfinished, ..admitted })
-}
-
-pub(super) async fn prune_rates(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
-    super::around::forget(shared, "forget old starts", &shared.sql.prune_rate_log, &[], limit).await
-}
-
-pub(super) async fn permit_faults(shared: &Arc<Shared>) -> Result<Vec<String>> {
-    let rows = shared.engine("check the permits", &shared.sql.permit_faults, &[]).await?;
-    rows.iter().map(|row| rows::get(row, 0)).collect()
-}
-
-pub(super) async fn overdue_unblocks(shared: &Arc<Shared>) -> Result<AdmissionLag> {
-    let rows = shared.engine("look for unblocked keys", &shared.sql.overdue_unblocks, &[]).await?;
-    let row = rows::single(&rows)?;
-    Ok(AdmissionLag {
-        unblocks: rows::get::<i64>(row, "unblocks")?.unsigned_abs(),
-        longest: Duration::from_micros(rows::get::<i64>(row, "longest_us")?.max(0).unsigned_abs()),
-    })
 }
 
 /// Parses the rules that claims count themselves: scopes and names.

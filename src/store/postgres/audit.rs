@@ -1,22 +1,12 @@
 //! The audit log: who did what.
 
-use std::sync::Arc;
-
-use tokio_postgres::Row;
-
 use super::client::Params;
 use super::engine_transaction::EngineTransaction;
 use super::rows;
 use super::shared::Shared;
-use super::types::{JsonParam, JsonText};
-use crate::error::{Error, ErrorKind, Result};
-use crate::store::{AffectedJobs, AuditEntry, AuditFilter};
-
-pub(super) async fn audit(shared: &Arc<Shared>, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
-    let AuditFilter { who, action, before } = filter;
-    let params: Params<'_> = &[before, who, action, &rows::count(limit)];
-    shared.engine_filtered("read the audit", &shared.sql.audit, params).await?.iter().map(entry).collect()
-}
+use super::types::JsonParam;
+use crate::error::Result;
+use crate::store::AffectedJobs;
 
 /// The audit entry of one action, however many transactions that takes.
 pub(super) struct Audit<'a> {
@@ -45,21 +35,4 @@ impl Audit<'_> {
         self.entry = Some(rows::get(rows::single(&rows)?, 0)?);
         Ok(())
     }
-}
-
-fn entry(row: &Row) -> Result<AuditEntry> {
-    let json = |column| {
-        let JsonText(text) = rows::get(row, column)?;
-        serde_json::from_str(text).map_err(|error| {
-            Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(error)
-        })
-    };
-    Ok(AuditEntry {
-        id: rows::get(row, "id")?,
-        at: rows::get(row, "at")?,
-        who: rows::get(row, "who")?,
-        action: rows::get(row, "action")?,
-        what: json("what")?,
-        counts: json("counts")?,
-    })
 }

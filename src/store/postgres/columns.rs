@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::job_columns::JobContent;
 use super::rows;
 use super::statements::{Statement, Statements};
-use super::types::{JsonParam, keyed};
+use super::types::JsonParam;
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage};
 use crate::store::given_ids::{Differs, OtherJob, refuse};
@@ -317,15 +317,22 @@ impl<'a> MessageColumns<'a> {
         }
         for row in rows {
             if rows::get(row, "owned")? {
-                let (id, location) = (rows::get::<Uuid>(row, "id")?, rows::location(row, "ctid")?);
+                let (id, mut location) = (rows::get::<Uuid>(row, "id")?, rows::location(row, "ctid")?);
+                location.holds_key = self.keyed.contains(&id);
                 inserted.owned.push(OwnedInsert {
                     id: JobId::from(id),
                     seq: rows::get(row, "seq")?,
                     created_at: rows::get(row, "created_at")?,
-                    location: if self.keyed.contains(&id) { keyed(location) } else { location },
+                    location,
                 });
             }
         }
         Ok((inserted, xid))
     }
+}
+
+/// Returns the given ids if several statements write the messages. These ids must all be locked before the first statement. Returns `None`
+/// if no ids were given, or if a single statement handles them all.
+pub(super) fn in_parts<'a>(messages: &'a [JobMessage], parts: &[MessageColumns<'_>]) -> Option<GivenIds<'a>> {
+    if parts.len() < 2 { None } else { GivenIds::of(messages) }
 }

@@ -17,9 +17,9 @@ use super::statements::Statements;
 use super::transaction::PgTransaction;
 use super::walk::WalkPosition;
 use super::{migrate, primaries};
-use crate::config::DatabaseConfig;
+use crate::config::{DatabaseConfig, HistoryConfig};
 use crate::error::Result;
-use crate::store::{JobStore, Store};
+use crate::store::{JobStore, Outage, Store, StoreInfo};
 
 /// A PostgreSQL database (13 or newer) that stores jobs. Cheap to clone; clones share their connections.
 #[derive(Clone)]
@@ -123,5 +123,23 @@ impl Store for Postgres {
 
     fn engine(&self) -> Arc<dyn JobStore> {
         Arc::new(self.clone())
+    }
+}
+
+impl StoreInfo for Postgres {
+    fn describe(&self) -> String {
+        format!("{} (schema {})", self.0.label, self.0.config.schema)
+    }
+
+    fn outage(&self) -> Option<&Arc<Outage>> {
+        Some(&self.0.label.outage)
+    }
+
+    fn is_single_writer(&self) -> bool {
+        false
+    }
+
+    fn history_config(&self) -> HistoryConfig {
+        self.0.config.history.clone()
     }
 }

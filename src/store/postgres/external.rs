@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::admin::detail;
 use super::around::may_be_of_rows;
 use super::claim::waiting_in;
+use super::database::Postgres;
 use super::halves::Named;
-use super::nodes::handlers_ended;
+use super::outcomes::handlers_ended;
 use super::parts::{Parts, turned};
 use super::range::Ranges;
 use super::rows;
@@ -22,50 +25,134 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE, ReportKey};
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::statement_size::ByteBudget;
-use crate::store::{Completed, Extension, ExternalDone, Released, ScanRange, Settlement};
+use crate::store::{Completed, Extension, External, ExternalDone, JobDetail, Released, ScanRange, Settlement};
 
-pub(super) async fn hand_out(
-    shared: &Arc<Shared>,
-    queue: &str,
-    limit: usize,
-    lease: Duration,
-    token: HandOutNumber,
-) -> Result<Vec<Job>> {
-    let tried = "hand jobs out to external workers";
-    let (limit, lease, token) = (rows::count(limit), rows::micros(lease), token.get());
-    let params: [&(dyn ToSql + Sync); 4] = [&queue, &limit, &lease, &token];
-    let take = || shared.engine_once(tried, &shared.sql.hand_out, &params);
-    let everywhere = Ranges::of(&ScanRange::All, None);
-    let waiting = waiting_in(shared, queue, &everywhere, None, true, limit);
-    let rows = match take().await {
-        Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await => take().await?,
-        taken => taken?,
-    };
-    let (jobs, unreadable) = sort_out(&rows)?;
-    if !unreadable.is_empty() {
-        settled(&settle(shared, &unreadable).await);
+const RELEASE_LATE: &str = "release what external workers did not answer for";
+
+#[async_trait]
+impl External for Postgres {
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
+        let shared = &self.0;
+        let tried = "hand jobs out to external workers";
+        let (limit, lease, token) = (rows::count(limit), rows::micros(lease), token.get());
+        let params: [&(dyn ToSql + Sync); 4] = [&queue, &limit, &lease, &token];
+        let take = || shared.engine_once(tried, &shared.sql.hand_out, &params);
+        let everywhere = Ranges::of(&ScanRange::All, None);
+        let waiting = waiting_in(shared, queue, &everywhere, None, true, limit);
+        let rows = match take().await {
+            Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await => take().await?,
+            taken => taken?,
+        };
+        let (jobs, unreadable) = sort_out(&rows)?;
+        if !unreadable.is_empty() {
+            settled(&settle(shared, &unreadable).await);
+        }
+        Ok(jobs)
     }
-    Ok(jobs)
+
+    async fn report_key(&self) -> Result<ReportKey> {
+        let rows = self.0.engine("read the key of reports", &self.0.sql.report_key, &[]).await?;
+        let key = rows::get::<&[u8]>(rows::single(&rows)?, 0)?;
+        key.try_into()
+            .map(ReportKey::new)
+            .map_err(|_| Error::new(ErrorKind::Schema, "the key in the table report_key is not 32 bytes long"))
+    }
+
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        let (ids, versions) = rows::fence_columns(fences);
+        let take = async |sql| self.0.engine("take back jobs that were handed out", sql, &[&ids, &versions]).await;
+        let mut taken = take(&self.0.sql.take_back).await?.len();
+        if taken < fences.len() {
+            // Some are gone, or locked. Those are waited for only now, when the others wait no more.
+            taken += take(&self.0.sql.take_back_locked).await?.len();
+        }
+        refused(&self.0, fences.iter().copied(), taken).await?;
+        Ok(taken as u64)
+    }
+
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
+        let mut completed = Completed::default();
+        let mut left: Vec<&ExternalDone> = done.iter().collect();
+        while !left.is_empty() {
+            let mut round = first_of_each(&mut left, |one| one.fence.id);
+            let mut room = ByteBudget::default();
+            let fit = round
+                .iter()
+                .take_while(|one| room.takes(one.result.as_ref().map_or(0, |result| result.as_bytes().len())));
+            let fit = fit.count();
+            // The rest goes before what is left, because the first report on a job counts.
+            left.splice(..0, round.split_off(fit));
+            for row in complete_chunk(&self.0, &round).await? {
+                completed.ids.push(JobId::from(rows::get::<Uuid>(&row, "id")?));
+                completed.replies |= rows::get::<bool>(&row, "replies")?;
+                completed.unblocks |= rows::get::<bool>(&row, "admitted")?;
+            }
+        }
+        refused(&self.0, done.iter().map(|one| one.fence), completed.ids.len()).await?;
+        completed.unblocks |= completed.ids.len() < done.len();
+        Ok(completed)
+    }
+
+    async fn handed_out(&self, fence: Fence) -> Result<Option<JobDetail>> {
+        let params: [&(dyn ToSql + Sync); 2] = [fence.id.as_uuid(), &fence.version];
+        let rows = self.0.engine("read a job that was handed out", &self.0.sql.show_external, &params).await?;
+        rows.first().map(|row| detail(row, None)).transpose()
+    }
+
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        settle(&self.0, settlements).await
+    }
+
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        let shared = &self.0;
+        let mut accepted = Vec::with_capacity(extensions.len());
+        let mut left: Vec<&Extension> = extensions.iter().collect();
+        while !left.is_empty() {
+            let round = first_of_each(&mut left, |one| one.fence.id);
+            let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
+            let (ids, versions) = rows::fence_columns(&fences);
+            let leases: Vec<Option<i64>> = round.iter().map(|one| one.lease.map(rows::micros)).collect();
+            let rows = shared
+                .engine("extend leases of external workers", &shared.sql.extend_external, &[&ids, &versions, &leases])
+                .await?;
+            accepted.extend(rows::job_ids(&rows)?);
+        }
+        Ok(accepted)
+    }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        let late = self.0.engine("look for leases of external workers", &self.0.sql.external_late, &[]).await?;
+        if !rows::get::<bool>(rows::single(&late)?, 0)? {
+            return Ok(Released::default());
+        }
+        match release_late(&self.0, limit, None).await {
+            Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {
+                release_late_in_parts(&self.0, limit, error).await
+            }
+            released => released,
+        }
+    }
 }
 
-pub(super) async fn report_key(shared: &Arc<Shared>) -> Result<ReportKey> {
-    let rows = shared.engine("read the key of reports", &shared.sql.report_key, &[]).await?;
-    let key = rows::get::<&[u8]>(rows::single(&rows)?, 0)?;
-    key.try_into()
-        .map(ReportKey::new)
-        .map_err(|_| Error::new(ErrorKind::Schema, "the key in the table report_key is not 32 bytes long"))
-}
-
-pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {
-    let (ids, versions) = rows::fence_columns(fences);
-    let take = async |sql| shared.engine("take back jobs that were handed out", sql, &[&ids, &versions]).await;
-    let mut taken = take(&shared.sql.take_back).await?.len();
-    if taken < fences.len() {
-        // Some are gone, or locked. Those are waited for only now, when the others wait no more.
-        taken += take(&shared.sql.take_back_locked).await?.len();
+/// Records outcomes, also those of hand-outs whose rows can't be read.
+async fn settle(shared: &Arc<Shared>, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+    let mut accepted = Vec::with_capacity(settlements.len());
+    let mut left: Vec<&Settlement> = settlements.iter().collect();
+    while !left.is_empty() {
+        let round = take_chunk(&mut left);
+        let SettlementColumns { ids, versions, errors, details } = SettlementColumns::new(&round);
+        let (verdicts, delays): (Vec<&str>, Vec<i64>) = round.iter().map(|s| verdict(&s.verdict)).unzip();
+        let rows = shared
+            .engine(
+                "record outcomes of external workers",
+                &shared.sql.settle_external,
+                &[&ids, &versions, &verdicts, &delays, &errors, &details],
+            )
+            .await?;
+        accepted.extend(rows::job_ids(&rows)?);
     }
-    refused(shared, fences.iter().copied(), taken).await?;
-    Ok(taken as u64)
+    refused(shared, settlements.iter().map(|one| one.fence), accepted.len()).await?;
+    Ok(accepted)
 }
 
 /// Handles rejected reports. A worker whose report is no longer accepted has ended, so a cancelled job's permits and keys are released.
@@ -75,28 +162,6 @@ async fn refused(shared: &Arc<Shared>, fences: impl Iterator<Item = Fence>, acce
         handlers_ended(shared, None, &fences).await?;
     }
     Ok(())
-}
-
-pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Result<Completed> {
-    let mut completed = Completed::default();
-    let mut left: Vec<&ExternalDone> = done.iter().collect();
-    while !left.is_empty() {
-        let mut round = first_of_each(&mut left, |one| one.fence.id);
-        let mut room = ByteBudget::default();
-        let fit =
-            round.iter().take_while(|one| room.takes(one.result.as_ref().map_or(0, |result| result.as_bytes().len())));
-        let fit = fit.count();
-        // The rest goes before what is left, because the first report on a job counts.
-        left.splice(..0, round.split_off(fit));
-        for row in complete_chunk(shared, &round).await? {
-            completed.ids.push(JobId::from(rows::get::<Uuid>(&row, "id")?));
-            completed.replies |= rows::get::<bool>(&row, "replies")?;
-            completed.unblocks |= rows::get::<bool>(&row, "admitted")?;
-        }
-    }
-    refused(shared, done.iter().map(|one| one.fence), completed.ids.len()).await?;
-    completed.unblocks |= completed.ids.len() < done.len();
-    Ok(completed)
 }
 
 async fn complete_chunk(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result<Vec<Row>> {
@@ -125,57 +190,6 @@ async fn complete_chunk(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result
             &[&ids, &versions, &replies, &payloads, &bodies, &content_types, &REPLY_QUEUE, &attempts],
         )
         .await
-}
-
-pub(super) async fn settle(shared: &Arc<Shared>, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-    let mut accepted = Vec::with_capacity(settlements.len());
-    let mut left: Vec<&Settlement> = settlements.iter().collect();
-    while !left.is_empty() {
-        let round = take_chunk(&mut left);
-        let SettlementColumns { ids, versions, errors, details } = SettlementColumns::new(&round);
-        let (verdicts, delays): (Vec<&str>, Vec<i64>) = round.iter().map(|s| verdict(&s.verdict)).unzip();
-        let rows = shared
-            .engine(
-                "record outcomes of external workers",
-                &shared.sql.settle_external,
-                &[&ids, &versions, &verdicts, &delays, &errors, &details],
-            )
-            .await?;
-        accepted.extend(rows::job_ids(&rows)?);
-    }
-    refused(shared, settlements.iter().map(|one| one.fence), accepted.len()).await?;
-    Ok(accepted)
-}
-
-pub(super) async fn extend(shared: &Arc<Shared>, extensions: &[Extension]) -> Result<Vec<JobId>> {
-    let mut accepted = Vec::with_capacity(extensions.len());
-    let mut left: Vec<&Extension> = extensions.iter().collect();
-    while !left.is_empty() {
-        let round = first_of_each(&mut left, |one| one.fence.id);
-        let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
-        let (ids, versions) = rows::fence_columns(&fences);
-        let leases: Vec<Option<i64>> = round.iter().map(|one| one.lease.map(rows::micros)).collect();
-        let rows = shared
-            .engine("extend leases of external workers", &shared.sql.extend_external, &[&ids, &versions, &leases])
-            .await?;
-        accepted.extend(rows::job_ids(&rows)?);
-    }
-    Ok(accepted)
-}
-
-const RELEASE_LATE: &str = "release what external workers did not answer for";
-
-pub(super) async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<Released> {
-    let late = shared.engine("look for leases of external workers", &shared.sql.external_late, &[]).await?;
-    if !rows::get::<bool>(rows::single(&late)?, 0)? {
-        return Ok(Released::default());
-    }
-    match release_late(shared, limit, None).await {
-        Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {
-            release_late_in_parts(shared, limit, error).await
-        }
-        released => released,
-    }
 }
 
 /// Releases late hand-outs of which some made the whole statement fail. Those whose values are at fault become dead letters.

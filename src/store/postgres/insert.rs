@@ -1,25 +1,77 @@
-//! Inserts the messages of a flush.
+//! Puts jobs in, and tells executors of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::client::Params;
-use super::columns::{GivenIds, MessageColumns, Texts, other_jobs};
+use super::columns::{MessageColumns, Texts, in_parts, other_jobs};
+use super::database::Postgres;
 use super::engine_transaction::EngineTransaction;
 use super::error::{ErrorContext, unanswered};
+use super::parts::in_parts_of;
 use super::shared::Shared;
 use super::statements::Statement;
 use super::unique::{Keys, given};
+use super::{hints, receive, rows, rules};
 use crate::error::{Error, Result};
-use crate::job::JobMessage;
+use crate::job::{JobId, JobMessage, Submission};
 use crate::store::given_ids::{refuse, refuse_twice};
+use crate::store::queue_capacity::Depths;
 use crate::store::unique::Taken;
-use crate::store::{Inserted, Preclaim};
+use crate::store::{Enqueue, FullQueue, Hint, HintStream, Inserted, Preclaim, Received};
 
 /// Names an insert in its own transaction in error messages.
 const FLUSH_ALONE: &str = "insert job messages";
+
+#[async_trait]
+impl Enqueue for Postgres {
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        insert(&self.0, messages, owned).await
+    }
+
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
+        receive::receive(&self.0, submissions).await
+    }
+
+    async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
+        let limited = depths(&self.0).await?.of(queues);
+        if limited.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (names, depths): (Vec<&str>, Vec<i64>) =
+            limited.into_iter().map(|(name, depth)| (name, i64::try_from(depth).unwrap_or(i64::MAX))).unzip();
+        let rows = self.0.engine("look whether queues are full", &self.0.sql.full_queues, &[&names, &depths]).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(FullQueue { queue: rows::get(row, "name")?, depth: rows::get::<i64>(row, "depth")?.unsigned_abs() })
+            })
+            .collect()
+    }
+
+    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
+        let tried = "end the head start of deliveries";
+        let mut queues = Vec::new();
+        for row in in_parts_of(&self.0, tried, (&self.0.sql.unhide, &[]), &ids).await?.0.iter().flatten() {
+            let queue: String = rows::get(row, 0)?;
+            if !queues.contains(&queue) {
+                queues.push(queue);
+            }
+        }
+        Ok(queues)
+    }
+
+    async fn notify(&self, hints: &[Hint]) -> Result<()> {
+        hints::notify(&self.0, hints).await
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
+        hints::listen(&self.0).await
+    }
+}
 
 /// Inserts in its own transaction.
 pub(super) async fn insert(
@@ -41,12 +93,6 @@ pub(super) async fn insert(
         return Ok(columns.read(&rows)?.0);
     }
     finish(shared, begin(shared).await?, messages, &parts).await
-}
-
-/// Returns the given ids if several statements write the messages. These ids must all be locked before the first statement. Returns `None`
-/// if no ids were given, or if a single statement handles them all.
-pub(super) fn in_parts<'a>(messages: &'a [JobMessage], parts: &[MessageColumns<'_>]) -> Option<GivenIds<'a>> {
-    if parts.len() < 2 { None } else { GivenIds::of(messages) }
 }
 
 /// Begins a flush of several statements. Until its commit nothing is kept, whatever becomes of it.
@@ -115,4 +161,13 @@ async fn insert_unique(
     let mut inserted = finish(shared, batch, messages, &parts).await?;
     inserted.add(taken.reported());
     Ok(inserted)
+}
+
+async fn depths(shared: &Arc<Shared>) -> Result<Arc<Depths>> {
+    if let Some(depths) = shared.depths.recent() {
+        return Ok(depths);
+    }
+    let depths = Arc::new(Depths::new(&rules::rules(shared).await?));
+    shared.depths.keep(&depths);
+    Ok(depths)
 }

@@ -6,7 +6,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::rows;
-use super::types::{JsonParam, holding, keyed};
+use super::types::JsonParam;
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, Payload};
 
@@ -149,12 +149,8 @@ impl JobPositions {
         let options = rows::options(row, self.options)?;
         let (admitted, mut location) = (rows::get(row, self.admitted)?, rows::location(row, self.ctid)?);
         // An ordered job may still hold its group after its row is gone.
-        if admitted && !options.ordered {
-            location = holding(location);
-        }
-        if options.unique.is_some() {
-            location = keyed(location);
-        }
+        location.holds_permits = admitted && !options.ordered;
+        location.holds_key = options.unique.is_some();
         Ok(Job {
             id: JobId::from(rows::get::<Uuid>(row, self.id)?),
             seq: rows::get(row, self.seq)?,

@@ -12,7 +12,7 @@ use super::statements::Statement;
 use super::unreadable::refusal;
 use super::{retry, rows};
 use crate::error::Result;
-use crate::job::{Fence, JobId, NodeId};
+use crate::job::{JobId, NodeId};
 use crate::store::job_operations::{Chunk, check_name, what};
 use crate::store::{Action, AffectedJobs, Change, DueChange, Hint, JobFilter, JobState, OperatorOptions, Released};
 
@@ -71,23 +71,6 @@ pub(super) async fn operate(
         tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
     }
     Ok(all)
-}
-
-pub(super) async fn stale_claims(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
-    let (ids, versions): (Vec<Uuid>, Vec<i64>) =
-        fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
-    let sql = &shared.sql.stale_claims;
-    let rows = shared.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
-    let stale: Vec<Fence> = rows
-        .iter()
-        .map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, "id")?), rows::get(row, "version")?)))
-        .collect::<Result<_>>()?;
-    if !stale.is_empty() {
-        let (ids, versions) = rows::fence_columns(&stale);
-        let tried = "keep what handlers of vanished jobs hold";
-        shared.engine(tried, &shared.sql.keep_vanished, &[&node.0, &ids, &versions]).await?;
-    }
-    Ok(stale)
 }
 
 pub(super) async fn evict(shared: &Arc<Shared>, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {

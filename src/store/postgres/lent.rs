@@ -9,11 +9,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::client::query;
-use super::columns::{MessageColumns, Texts, other_jobs};
+use super::columns::{MessageColumns, Texts, in_parts, other_jobs};
 use super::commit_status::Evidence;
 use super::connect::Conn;
 use super::error::ErrorContext;
-use super::insert::in_parts;
 use super::shared::Shared;
 use super::statements::Statement;
 use super::unique::{Keys, given};

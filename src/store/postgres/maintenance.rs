@@ -1,42 +1,105 @@
-//! Checks whether maintenance work is due: see `store::maintenance`.
+//! Acts on what becomes due, expires, may start, or is old: see `store::maintenance`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
-use super::around::may_be_of_rows;
+use super::around::{forget, may_be_of_rows};
+use super::database::Postgres;
 use super::idle_timers::{IdleTimer, ids};
 use super::parts::{Parts, turned};
-use super::rows;
 use super::shared::Shared;
 use super::unreadable::refusal;
+use super::{admission, aging, clock, expiring, reconcile, rows, rules};
 use crate::error::{Error, Result};
-use crate::store::{MaintenanceDue, Promoted};
+use crate::store::reconcile::Reconciled;
+use crate::store::{AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, Promoted, SkewedRows};
 
 const PROMOTE: &str = "promote due timers";
 
-pub(super) async fn maintenance_due(shared: &Arc<Shared>, ahead: Duration) -> Result<MaintenanceDue> {
-    let rows = shared.engine("look for something to do", &shared.sql.maintenance_due, &[&rows::micros(ahead)]).await?;
-    let row = rows::single(&rows)?;
-    Ok(MaintenanceDue {
-        timers: rows::get(row, "timers")?,
-        expiry: rows::get(row, "expiry")?,
-        admission: rows::get(row, "admission")?,
-        schedules: rows::get(row, "schedules")?,
-        external: rows::get(row, "external")?,
-        suspects: rows::get(row, "suspects")?,
-        now: rows::get(row, "now")?,
-    })
-}
+#[async_trait]
+impl Maintenance for Postgres {
+    async fn maintenance_due(&self, ahead: Duration) -> Result<MaintenanceDue> {
+        let rows =
+            self.0.engine("look for something to do", &self.0.sql.maintenance_due, &[&rows::micros(ahead)]).await?;
+        let row = rows::single(&rows)?;
+        Ok(MaintenanceDue {
+            timers: rows::get(row, "timers")?,
+            expiry: rows::get(row, "expiry")?,
+            admission: rows::get(row, "admission")?,
+            schedules: rows::get(row, "schedules")?,
+            external: rows::get(row, "external")?,
+            suspects: rows::get(row, "suspects")?,
+            now: rows::get(row, "now")?,
+        })
+    }
 
-pub(super) async fn promote_due(shared: &Arc<Shared>, limit: usize) -> Result<Promoted> {
-    match shared.engine(PROMOTE, &shared.sql.promote, &[&rows::count(limit)]).await {
-        Ok(rows) => promoted(&rows),
-        Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {
-            promote_in_parts(shared, limit, error).await
+    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
+        match self.0.engine(PROMOTE, &self.0.sql.promote, &[&rows::count(limit)]).await {
+            Ok(rows) => promoted(&rows),
+            Err(error) if refusal(&error).is_some() || may_be_of_rows(&error) => {
+                promote_in_parts(&self.0, limit, error).await
+            }
+            Err(error) => Err(error),
         }
-        Err(error) => Err(error),
+    }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
+        expiring::expire_jobs(&self.0, limit).await
+    }
+
+    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
+        admission::admit(&self.0, request).await
+    }
+
+    async fn finish_rule_change(&self) -> Result<()> {
+        rules::finish_change(&self.0).await
+    }
+
+    async fn age_jobs(&self, limit: usize) -> Result<u64> {
+        aging::age_jobs(&self.0, limit).await
+    }
+
+    async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
+        clock::repair_clock(&self.0).await
+    }
+
+    async fn reconcile(&self, before: &Reconciled) -> Result<Reconciled> {
+        reconcile::reconcile(&self.0, before).await
+    }
+
+    async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
+        forget(&self.0, "prune the history", &self.0.sql.prune_history, &[&rows::micros(age)], limit).await
+    }
+
+    async fn prune_results(&self, limit: usize) -> Result<u64> {
+        forget(&self.0, "prune results", &self.0.sql.prune_results, &[], limit).await
+    }
+
+    async fn prune_progress(&self, limit: usize) -> Result<u64> {
+        forget(&self.0, "prune progress", &self.0.sql.prune_progress, &[], limit).await
+    }
+
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
+        forget(&self.0, "forget old submissions", &self.0.sql.prune_submissions, &[&rows::micros(age)], limit).await
+    }
+
+    async fn prune_rates(&self, limit: usize) -> Result<u64> {
+        forget(&self.0, "forget old starts", &self.0.sql.prune_rate_log, &[], limit).await
+    }
+
+    async fn prune_keys(&self, limit: usize) -> Result<u64> {
+        reconcile::prune_keys(&self.0, limit).await
+    }
+
+    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
+        forget(&self.0, "remove old dead letters", &self.0.sql.prune_dead_letters, &[&rows::micros(age)], limit).await
+    }
+
+    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
+        forget(&self.0, "forget the old audit", &self.0.sql.prune_audit, &[&rows::micros(age)], limit).await
     }
 }
 

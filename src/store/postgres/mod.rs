@@ -3,8 +3,9 @@
 //! It has two pools: one for contexts, through whose connections users write, and a small one for the engine. Handlers that use up the
 //! first never stop a heartbeat. A third kind of connection, outside both pools, listens for hints.
 //!
-//! Every call is one statement (see `sql/`). It is prepared once per connection, or unnamed behind a transaction pooler. It has a deadline
-//! on both sides: the client's, and the server's `statement_timeout`.
+//! Every call is one statement. Those of a topic are sections of the file of SQL beside its Rust file (`statements.rs`). A statement is prepared
+//! once per connection, or unnamed behind a transaction pooler. It has a deadline on both sides: the client's, and the server's
+//! `statement_timeout`.
 
 mod admin;
 mod admission;
@@ -20,7 +21,6 @@ mod commit_status;
 mod connect;
 mod counting;
 mod database;
-mod delivered;
 mod depth_cache;
 mod driver_error;
 mod engine_transaction;
@@ -31,7 +31,6 @@ mod filter;
 mod group_claim;
 mod halves;
 mod hints;
-mod history;
 mod idle_timers;
 mod insert;
 mod installation;
@@ -44,19 +43,17 @@ mod maintenance;
 mod migrate;
 mod nodes;
 mod options;
+mod outcomes;
 mod parameters;
 mod parts;
 mod passed_over;
 mod pool;
 mod primaries;
-mod progress;
 mod qualify;
-mod queue_capacity;
 mod range;
 mod receive;
 mod reconcile;
 mod retry;
-mod roles;
 mod rows;
 mod rules;
 mod schedules;
@@ -65,8 +62,6 @@ mod settle;
 mod shared;
 mod shared_cursor;
 mod statements;
-mod status;
-mod suspects;
 pub(crate) mod testing;
 mod tls;
 mod transaction;
@@ -79,5 +74,5 @@ pub use self::database::Postgres;
 pub(crate) use self::driver_error::driver_kind;
 pub use self::lent::PgTransactionRef;
 pub use self::primaries::Primary;
-pub(in crate::store) use self::statements::{all_statements, rendered};
+pub(in crate::store) use self::statements::all_statements;
 pub use self::transaction::PgTransaction;

@@ -98,11 +98,14 @@ mod tests {
     /// A line of prose that begins with a name would be taken for a declaration.
     #[test]
     fn header_lines_that_begin_with_a_name_are_declarations() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres/sql");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres");
         let mut checked = 0;
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
-            let Ok(sql) = std::fs::read_to_string(&path) else { continue };
+            if path.extension().is_none_or(|extension| extension != "sql") {
+                continue;
+            }
+            let sql = std::fs::read_to_string(&path).unwrap();
             for line in sql.lines().filter_map(|line| line.strip_prefix("-- ").filter(|line| line.starts_with(':'))) {
                 for one in line.split(',').map(str::trim).filter(|one| !one.is_empty()) {
                     let declared = one.strip_prefix(':').and_then(|one| one.split_once("::"));

@@ -6,6 +6,7 @@ use tokio_postgres::SimpleQueryMessage;
 use super::connect::{Endpoint, Target};
 use crate::config::DatabaseConfig;
 use crate::error::Result;
+use crate::store::sections::section;
 
 /// How often each address is asked: a load balancer may lead to another server the next time.
 const TIMES: usize = 3;
@@ -41,10 +42,12 @@ async fn ask(target: &Target, label: Endpoint, config: &DatabaseConfig) -> Vec<P
     found
 }
 
+const PRIMARY: &str = section(include_str!("primaries.sql"), "primary");
+
 /// Returns `None` if there is no answer, and `Some(None)` if the server accepts no writes.
 async fn history(target: &Target, label: Endpoint) -> Option<Option<String>> {
     let conn = timeout(target.bound(), target.attempt(label, None, None)).await.ok()?.ok()?;
-    let answer = conn.simple_query(include_str!("sql/primary.sql")).await.ok()?;
+    let answer = conn.simple_query(PRIMARY).await.ok()?;
     let row = answer.iter().find_map(|part| match part {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,

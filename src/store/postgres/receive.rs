@@ -273,8 +273,3 @@ async fn store_unique(
     let new = messages.iter().map(|message| (message.id, record(message.id))).collect();
     Ok(StoredPart { new, others })
 }
-
-pub(super) async fn prune(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
-    super::around::forget(shared, "forget old submissions", &shared.sql.prune_submissions, &[&rows::micros(age)], limit)
-        .await
-}

@@ -1,65 +1,16 @@
-//! Records the outcomes of jobs.
+//! Records outcomes other than success, and finds the locks that keep outcomes from being recorded.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::lock_holder::{holder, joined};
 use super::rows;
 use super::shared::Shared;
-use super::types::{has_key, holds, tid};
 use crate::error::Result;
-use crate::job::{Fence, JobId, NodeId};
+use crate::job::{JobId, NodeId};
 use crate::store::{HeldJob, Settlement, Verdict};
-
-pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-    let leaves = |fence: &Fence| holds(fence.location) || has_key(fence.location);
-    if fences.iter().all(|fence| !leaves(fence)) {
-        return complete_at(shared, node, fences).await;
-    }
-    // Jobs that hold nothing take the cheaper statement.
-    let (leaving, plain): (Vec<Fence>, Vec<Fence>) = fences.iter().copied().partition(leaves);
-    let mut accepted = complete_at(shared, node, &leaving).await?;
-    if !plain.is_empty() {
-        accepted.extend(complete_at(shared, node, &plain).await?);
-    }
-    Ok(accepted)
-}
-
-/// Completes jobs with the simplest statement that releases everything any of them holds.
-async fn complete_at(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-    let Some(places) = fences.iter().map(|fence| tid(fence.location)).collect::<Option<Vec<_>>>() else {
-        return complete_by_id(shared, node, fences).await;
-    };
-    let (ids, versions) = rows::fence_columns(fences);
-    let holding = fences.iter().any(|fence| holds(fence.location));
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&node.0, &ids, &versions, &places];
-    let statement = if fences.iter().any(|fence| has_key(fence.location)) {
-        params.push(&holding);
-        &shared.sql.complete_keyed
-    } else if holding {
-        &shared.sql.complete_holding
-    } else {
-        &shared.sql.complete_at
-    };
-    let mut accepted = rows::job_ids(&shared.engine("complete jobs", statement, &params).await?)?;
-    // A row that is not where it was claimed was moved (by `VACUUM FULL`, say) or is no longer this node's. The index finds it if it
-    // exists.
-    if accepted.len() < fences.len() {
-        let found: HashSet<JobId> = accepted.iter().copied().collect();
-        let missing: Vec<Fence> = fences.iter().filter(|fence| !found.contains(&fence.id)).copied().collect();
-        accepted.extend(complete_by_id(shared, node, &missing).await?);
-    }
-    Ok(accepted)
-}
-
-async fn complete_by_id(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-    let (ids, versions) = rows::fence_columns(fences);
-    let rows = shared.engine("complete jobs", &shared.sql.complete, &[&node.0, &ids, &versions]).await?;
-    rows::job_ids(&rows)
-}
 
 /// Returns the jobs whose rows another transaction has locked, and which one.
 pub(super) async fn held(shared: &Arc<Shared>, node: Option<NodeId>, ids: &[Uuid]) -> Result<Vec<HeldJob>> {

@@ -1,4 +1,4 @@
-//! The catalogue of statements. Each is a file in `sql/`, whose header says why it is shaped so and names its parameters.
+//! The catalogue of statements. Each is a section of the file of its topic, whose header says why it is shaped so and names its parameters.
 
 use tokio_postgres::types::Type;
 
@@ -6,6 +6,7 @@ use super::qualify::qualified;
 use super::{job_columns, parameters};
 use crate::config::Keep;
 use crate::store::HistoryOutcome;
+use crate::store::sections::section;
 use crate::store::settle::ERRORS_KEPT;
 
 /// One statement.
@@ -17,30 +18,19 @@ pub(crate) struct Statement {
     pub(super) types: Vec<Type>,
 }
 
-/// Fragments that several statements share.
-const MAY_START: &str = include_str!("sql/fragment/may_start.sql");
-const UNCOVERED: &str = include_str!("sql/fragment/uncovered.sql");
-const COUNTED: &str = include_str!("sql/fragment/counted.sql");
-const UNCOUNTED_USAGE: &str = include_str!("sql/fragment/uncounted_usage.sql");
-const COVERS: &str = include_str!("sql/fragment/covers.sql");
-const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
-const RENEWED: &str = include_str!("sql/fragment/renewed.sql");
-const STATE: &str = include_str!("sql/fragment/state.sql");
-const GIVEN_IDS: &str = include_str!("sql/fragment/given_ids.sql");
-const FIRST_SUBMISSIONS: &str = include_str!("sql/fragment/first_submissions.sql");
-const UNKNOWN: &str = include_str!("sql/fragment/unknown.sql");
-const OLD: &str = include_str!("sql/fragment/old.sql");
-const ORPHANED: &str = include_str!("sql/fragment/orphaned.sql");
-const TTL: &str = include_str!("sql/fragment/ttl.sql");
-const BURIED: &str = include_str!("sql/fragment/buried.sql");
-const KEPT_ERRORS: &str = include_str!("sql/fragment/kept_errors.sql");
-const FIT_NUMBERS: &str = include_str!("sql/fragment/fit_numbers.sql");
-const FIT_OPTIONS: &str = include_str!("sql/fragment/fit_options.sql");
-const BRIEFLY: &str = include_str!("sql/fragment/briefly.sql");
-const TAKEN_BACK: &str = include_str!("sql/fragment/taken_back.sql");
+macro_rules! fragments {
+    ($($name:ident),* $(,)?) => {
+        /// Fragments that several statements share, and their names.
+        const FRAGMENTS: &[(&str, &str)] =
+            &[$((stringify!($name), section(include_str!("fragments.sql"), stringify!($name)))),*];
+    };
+}
 
-/// The conditions of a [`JobFilter`](crate::store::JobFilter) on every row. Each statement applies the states itself.
-const OWN_FILTER: &str = include_str!("sql/filter.sql");
+fragments! {
+    own_filter, briefly, buried, counted, covers, first_submissions, fit_numbers, fit_options, given_ids, kept_errors,
+    may_start, old, orphaned, queue_open, renewed, state, taken_back, ttl, uncounted_usage, uncovered, owned_unknown,
+}
+
 /// The parameters of a filter, in the order of `Filter::params`.
 const FILTER_PARAMETERS: &str = ":ids::uuid[], :states::text[], :queue::text, :kind::text, :error::text, \
      :created_since::timestamptz, :created_until::timestamptz, :dead_since::timestamptz, :dead_until::timestamptz, :options::jsonb";
@@ -98,17 +88,10 @@ fn expand(sql: &str, of: &dyn Fn(&str) -> Option<String>) -> String {
 /// Returns what takes the place of a name in braces.
 fn filled(name: &str, schema: &str, keep: Keep) -> Option<String> {
     if let Some(queue) = name.strip_prefix("queue_open(").and_then(|rest| rest.strip_suffix(')')) {
-        return Some(fragment(QUEUE_OPEN).replace("{queue}", queue));
+        return fragment("queue_open").map(|text| text.replace("{queue}", queue));
     }
     if let Some((name, of)) = name.split_once(':') {
-        let one = match name {
-            "covers" => COVERS,
-            "kept_errors" => KEPT_ERRORS,
-            "fit_numbers" => FIT_NUMBERS,
-            "orphaned" => ORPHANED,
-            _ => return job_columns::of_row(name, of),
-        };
-        return Some(fragment(one).replace("{row}", of));
+        return fragment(name).map(|text| text.replace("{row}", of)).or_else(|| job_columns::of_row(name, of));
     }
     Some(match name {
         "schema" => format!("\"{schema}\""),
@@ -118,32 +101,17 @@ fn filled(name: &str, schema: &str, keep: Keep) -> Option<String> {
             let kept = HistoryOutcome::ALL.iter().filter(|ending| keep == Keep::All || ending.is_failure());
             kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", ")
         }
-        "buried" => fragment(BURIED),
-        "fit_options" => fragment(FIT_OPTIONS),
-        "may_start" => fragment(MAY_START),
-        "uncovered" => fragment(UNCOVERED),
-        "uncounted_usage" => fragment(UNCOUNTED_USAGE).trim_end().to_owned(),
-        "counted" => fragment(COUNTED),
-        "renewed" => fragment(RENEWED),
-        "ttl" => fragment(TTL),
-        "given_ids" => fragment(GIVEN_IDS).trim_end().to_owned(),
-        "first_submissions" => fragment(FIRST_SUBMISSIONS).trim_end().to_owned(),
-        "unknown" => fragment(UNKNOWN).trim_end().to_owned(),
-        "old" => fragment(OLD).trim_end().to_owned(),
-        "state" => fragment(STATE),
-        "briefly" => fragment(BRIEFLY),
-        "taken_back" => fragment(TAKEN_BACK).trim_end().to_owned(),
         "filter_parameters" => FILTER_PARAMETERS.to_owned(),
         "dead_filter" => DEAD_FILTER.to_owned(),
         "filter" => LIVE_FILTER.to_owned(),
-        "own_filter" => OWN_FILTER.trim_end().to_owned(),
-        _ => return job_columns::filled(name),
+        _ => return fragment(name).or_else(|| job_columns::filled(name)),
     })
 }
 
-/// A fragment is inserted within a line, where a comment would hide what follows.
-fn fragment(text: &'static str) -> String {
-    without_comments(text)
+/// Returns a fragment. It is inserted within a line, where a comment would hide what follows.
+fn fragment(name: &str) -> Option<String> {
+    let &(_, text) = FRAGMENTS.iter().find(|(known, _)| *known == name)?;
+    Some(without_comments(text))
 }
 
 fn without_comments(sql: &str) -> String {
@@ -156,10 +124,10 @@ pub(super) fn channel(schema: &str) -> String {
 }
 
 impl Statement {
-    /// Builds a statement from its file. Its name comes first because the server's views and logs may cut the text off. Comments are left
+    /// Builds a statement from its section. Its name comes first because the server's views and logs may cut the text off. Comments are left
     /// out: without them the text is shorter to send and to look up on each call.
-    fn new(name: &'static str, file: &str, schema: &str, keep: Keep) -> Self {
-        let (sql, types) = parameters::positional(&render_keeping(file, schema, keep));
+    fn new(name: &'static str, section: &str, schema: &str, keep: Keep) -> Self {
+        let (sql, types) = parameters::positional(&render_keeping(section, schema, keep));
         Self { name, sql: format!("{}\n{}", Self::mark(name), qualified(&without_comments(&sql))), types }
     }
 
@@ -169,10 +137,10 @@ impl Statement {
     }
 }
 
-/// Where suspects wait: as in suspects.sql.
+/// Where suspects wait: as in `suspects`.
 const OF_SUSPECTS: &str = "c.blocked_on = (select 'alone'::text) and c.share = ''";
 
-/// Builds the claim of suspects (suspects.sql) from an ordinary claim, which has to obey the same rules: only the rows are others.
+/// Builds the claim of suspects (as in `suspects`) from an ordinary claim, which has to obey the same rules: only the rows are others.
 fn of_suspects(name: &'static str, claim: &'static str, schema: &str) -> Statement {
     let of_suspects =
         claim.replace("c.blocked_on is null", OF_SUSPECTS).replace("coalesce(c.blocked_on, '') = ''", OF_SUSPECTS);
@@ -180,11 +148,11 @@ fn of_suspects(name: &'static str, claim: &'static str, schema: &str) -> Stateme
 }
 
 macro_rules! statements {
-    ($($name:ident),* $(,)?) => {
+    ($($file:literal: $($name:ident),* ;)*) => {
         /// All statements, for one schema.
         #[derive(Debug)]
         pub(crate) struct Statements {
-            $(pub(super) $name: Statement,)*
+            $($(pub(super) $name: Statement,)*)*
             pub(super) claim_suspect: Statement,
             pub(super) claim_suspect_counted: Statement,
         }
@@ -192,14 +160,22 @@ macro_rules! statements {
         impl Statements {
             pub(super) fn new(schema: &str, keep: Keep) -> Self {
                 Self {
-                    $($name: Statement::new(
+                    $($($name: Statement::new(
                         stringify!($name),
-                        include_str!(concat!("sql/", stringify!($name), ".sql")),
+                        const { section(include_str!($file), stringify!($name)) },
                         schema,
                         keep,
-                    ),)*
-                    claim_suspect: of_suspects("claim_suspect", include_str!("sql/claim.sql"), schema),
-                    claim_suspect_counted: of_suspects("claim_suspect_counted", include_str!("sql/claim_counted.sql"), schema),
+                    ),)*)*
+                    claim_suspect: of_suspects(
+                        "claim_suspect",
+                        const { section(include_str!("claim.sql"), "claim") },
+                        schema,
+                    ),
+                    claim_suspect_counted: of_suspects(
+                        "claim_suspect_counted",
+                        const { section(include_str!("counting.sql"), "claim_counted") },
+                        schema,
+                    ),
                 }
             }
 
@@ -209,35 +185,60 @@ macro_rules! statements {
                     ("claim_suspect", &self.claim_suspect),
                     ("claim_suspect_counted", &self.claim_suspect_counted),
                 ];
-                [$((stringify!($name), &self.$name)),*].into_iter().chain(suspects)
+                [$($((stringify!($name), &self.$name)),*),*].into_iter().chain(suspects)
             }
         }
     };
 }
 
 statements! {
-    insert_one, insert_one_named, insert_one_hidden, insert_alike, insert_ready, insert_hidden, insert_any, insert_owned, insert_options,
-    insert_alike_options, known_ids, lock_ids, take_unique, full_queues, history, prune_history, prune_audit, prune_dead_letters, keep_result,
-    result, prune_results, record_progress, progress, prune_progress, find, claim, claim_counted, lock_limits, drop_usage, claim_delivered,
-    waiting, readable, delivered, dead_letter_unreadable, dead_letter_timers, park_unreadable, park_timer, rehearse_claim, rehearse_release,
-    lost, late, dead_letter_external, unowned, expired, due_timers, promote_named, aging_jobs, old_jobs, orphaned_permits, reclaim_permits, unblock_stuck,
-    keep_vanished, left_keys, prune_keys, unhide, complete, complete_at, complete_holding, complete_keyed, remove_and_lease,
-    complete_and_claim_next, remove, remove_all, settle, release, put_off, held_jobs, lock_holders, promote, expire_jobs, expire_keys, travel, register_node,
-    heartbeat, node_heartbeats, declare_dead, idle_nodes, idle_of, wait_for_node, job_pages, owners, release_lost, unknown, release_unknown,
-    release_unknown_free, release_claimed, handlers_ended, unknown_terminating, claimed_terminating, lost_terminating, forget_nodes, retire_node,
-    server, report_broker, report_left_alone, takes_writes, hand_out, report_key, take_back, take_back_locked, complete_external,
-    settle_external, extend_external, external_late, expire_external, receive, submission_digests, remember_submissions, prune_submissions, maintenance_due, repair_unblocks,
-    repair_rates, repair_leases, repair_lives, repair_timer_lives, repair_retries, repair_uniques, clock_skew, admit_check, admit_lock,
-    admit_candidates, admit_usage, admit_apply, aging_queues, age, prune_rate_log, permit_faults, overdue_unblocks, rules, put_rule, live_nodes,
-    permit_running, notify, status_queues, status_nodes, list, show, show_bare, show_external, count, count_some, retry, retry_spread,
-    dead_letter_groups, choose, list_ids, suspend, resume, run_now, change_idle, change_waiting, stale_claims, evict, audit, audit_write,
-    audit_count, cancel, delete, schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
-    schedule_lock, schedule_fired, installation, system_identifier, adopt, new_report_key, suspects, acquit,
-}
-
-/// Returns a statement as it is sent, but for its name and with its comments.
-pub(in crate::store) fn rendered(sql: &str, schema: &str) -> String {
-    qualified(&parameters::positional(&render(sql, schema)).0)
+    "admin.sql":
+        status_queues, status_nodes, list, list_ids, show, show_bare, dead_letter_groups, history, result, audit,
+        permit_faults, overdue_unblocks;
+    "admission.sql": admit_check, admit_lock, admit_candidates, lock_limits, admit_usage, admit_apply, unowned;
+    "aging.sql": aging_queues, age, aging_jobs, old_jobs;
+    "audit.sql": audit_write, audit_count;
+    "claim.sql":
+        claim, waiting, claim_delivered, delivered, suspects, acquit, release_unknown, release_unknown_free, unknown,
+        unknown_terminating, release_claimed, claimed_terminating, job_pages;
+    "clock.sql":
+        repair_unblocks, repair_rates, repair_leases, repair_lives, repair_timer_lives, repair_retries, repair_uniques,
+        clock_skew;
+    "commit_status.sql": find;
+    "counting.sql": claim_counted;
+    "expiring.sql": expire_jobs, expired, expire_keys;
+    "external.sql":
+        hand_out, report_key, take_back, take_back_locked, complete_external, show_external, settle_external,
+        extend_external, external_late, expire_external, late, dead_letter_external;
+    "group_claim.sql": complete_and_claim_next;
+    "hints.sql": notify;
+    "idle_timers.sql": park_timer, dead_letter_timers;
+    "insert.sql":
+        insert_one, insert_one_named, insert_one_hidden, insert_alike, insert_alike_options, insert_ready,
+        insert_hidden, insert_options, insert_any, insert_owned, known_ids, lock_ids, take_unique, full_queues, unhide;
+    "installation.sql": installation, system_identifier, adopt, new_report_key;
+    "job_operations.sql": choose, suspend, resume, run_now, delete, cancel, change_idle, change_waiting, evict;
+    "lock_watch.sql": lock_holders;
+    "maintenance.sql":
+        maintenance_due, promote, due_timers, promote_named, prune_history, prune_results, prune_progress,
+        prune_submissions, prune_rate_log, prune_dead_letters, prune_audit;
+    "nodes.sql":
+        register_node, heartbeat, server, retire_node, wait_for_node, report_broker, report_left_alone, takes_writes,
+        node_heartbeats, declare_dead, release_lost, lost, lost_terminating, owners, idle_nodes, idle_of, forget_nodes;
+    "outcomes.sql":
+        complete, complete_at, complete_holding, complete_keyed, put_off, handlers_ended, stale_claims, keep_vanished,
+        record_progress, progress;
+    "receive.sql": submission_digests, receive, remember_submissions;
+    "reconcile.sql": orphaned_permits, unblock_stuck, reclaim_permits, left_keys, prune_keys;
+    "retry.sql": count, count_some, retry, retry_spread;
+    "rules.sql": rules, put_rule, permit_running, drop_usage, live_nodes;
+    "schedules.sql":
+        schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
+        schedule_lock, schedule_fired;
+    "settle.sql": settle, release, held_jobs;
+    "testing.sql": travel;
+    "transaction.sql": remove, remove_and_lease, remove_all, keep_result;
+    "unreadable.sql": rehearse_release, readable, rehearse_claim, dead_letter_unreadable, park_unreadable;
 }
 
 /// Returns all statements as they are sent: name, text, and parameter types.
@@ -252,7 +253,34 @@ pub(in crate::store) fn all_statements(schema: &str, keep: crate::config::Keep) 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
     use super::*;
+    use crate::store::sections::names;
+
+    /// A name stands for one text in all files. What the macros above name is there, or they would not compile.
+    #[test]
+    fn each_section_is_used_and_no_name_is_given_twice() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres");
+        let files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut sections = BTreeSet::new();
+        let mut texts = DEAD_FILTER.to_owned();
+        for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "sql")) {
+            let text: &'static str = std::fs::read_to_string(file).unwrap().leak();
+            texts.push_str(text);
+            for name in names(text) {
+                assert!(sections.insert(name), "{name} is there twice, the second time in {}", file.display());
+            }
+        }
+        let all = Statements::new("s", Keep::All);
+        for name in sections {
+            let is_fragment = FRAGMENTS.iter().any(|(fragment, _)| *fragment == name);
+            let is_used = [':', '(', '}'].iter().any(|end| texts.contains(&format!("{{{name}{end}")));
+            let is_sent = name == "primary" || all.all().any(|(known, _)| known == name);
+            assert!(if is_fragment { is_used } else { is_sent }, "nothing uses {name}");
+        }
+    }
 
     #[test]
     fn a_statement_begins_with_its_name_and_has_no_comments() {
@@ -347,7 +375,7 @@ mod tests {
         for name in &waits {
             assert!(
                 MAY_WAIT.iter().any(|(known, _)| known == name),
-                "{name} may wait for a row that another transaction holds: see {BRIEFLY}"
+                "{name} may wait for a row that another transaction holds: see `briefly` in fragments.sql"
             );
         }
         for (name, _) in MAY_WAIT {

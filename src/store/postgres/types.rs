@@ -106,32 +106,7 @@ impl From<Tid> for RowLocation {
 
 /// Reads the `ctid` in a [`RowLocation`] of this store.
 pub(super) fn tid(location: RowLocation) -> Option<Tid> {
-    location.get().map(|location| Tid(location & !(HOLDING | KEYED)))
-}
-
-/// A flag above the location: the claimed job holds permits by its id alone, and completing it must release them ([`holds`]).
-const HOLDING: u64 = 1 << (u64::BITS - 1);
-/// Another flag: the job asked for a unique key, and completing it must give that back ([`has_key`]).
-const KEYED: u64 = 1 << (u64::BITS - 2);
-
-/// Sets the flag of a job that holds permits by its id alone.
-pub(super) fn holding(location: RowLocation) -> RowLocation {
-    location.get().map_or(location, |location| RowLocation::new(location | HOLDING))
-}
-
-/// Returns whether the `HOLDING` flag is set.
-pub(super) fn holds(location: RowLocation) -> bool {
-    location.get().is_some_and(|location| location & HOLDING != 0)
-}
-
-/// Sets the flag of a job with a unique key.
-pub(super) fn keyed(location: RowLocation) -> RowLocation {
-    location.get().map_or(location, |location| RowLocation::new(location | KEYED))
-}
-
-/// Returns whether the `KEYED` flag is set.
-pub(super) fn has_key(location: RowLocation) -> bool {
-    location.get().is_some_and(|location| location & KEYED != 0)
+    location.get().map(Tid)
 }
 
 impl FromSql<'_> for Tid {

@@ -31,7 +31,7 @@ async fn three_of_twelve_run<const POOLED: bool>(db: &Pg<POOLED>, store: &Jobs, 
 }
 
 /// The limits of jobs that run are kept while a rule of another sort is put beside theirs.
-pub(crate) async fn what_runs_counts_while_another_rule_is_put<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn running_jobs_count_while_another_rule_is_set<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     let commit = three_of_twelve_run(db, &store, node).await;
@@ -67,7 +67,7 @@ pub(crate) async fn a_change_left_half_done_is_finished<const POOLED: bool>(db: 
 }
 
 /// A new limit counts what runs already from the commit on that sets it, and not only once claims under way have ended.
-pub(crate) async fn what_runs_counts_as_soon_as_its_limit_is_put<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn running_jobs_count_as_soon_as_their_limit_is_set<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     store.send_all(jobs(12)).await;

@@ -19,7 +19,7 @@ pub(crate) async fn not_under_the_rule_of_all_kinds<const POOLED: bool>(db: &Pg<
 }
 
 /// Jobs that started under a limit that claims count still count, once, when other rules apply.
-pub(crate) async fn other_rules_count_what_runs<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn other_rules_count_running_jobs<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     let queue = |running| [limit(Scope::Queue, running)];
@@ -88,7 +88,7 @@ pub(crate) async fn rules_that_come_and_go<const POOLED: bool>(db: &Pg<POOLED>) 
 }
 
 /// A claim may count already between the commit of a rule and the moment when running jobs get their permits.
-pub(crate) async fn what_ran_before_is_found_after_a_claim_that_counted<const POOLED: bool>(db: &Pg<POOLED>) {
+pub(crate) async fn earlier_running_jobs_are_found_after_a_counting_claim<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
     store.send_all(jobs(20)).await;

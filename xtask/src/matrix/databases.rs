@@ -4,7 +4,7 @@
 //! do neither. What a setting forbids on purpose (a database that takes no writes) is not here: tests of their own expect its error.
 
 use crate::run::Result;
-use crate::services::postgres::Private;
+use crate::services::postgres::{self, Private};
 
 /// One way to set a database up.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub(crate) const DATABASES: [Database; 2] = [
 impl Database {
     /// Starts a server with this database, from Debian's programs. Returns it with the database's URL.
     pub(crate) fn start(&self) -> Result<(Private, String)> {
-        let server = Private::start("matrix-postgres", self.settings)?;
+        let server = postgres::private("matrix-postgres", self.settings)?;
         for statement in self.set_up {
             server.execute("postgres", statement)?;
         }

@@ -21,13 +21,13 @@ const ROOT: &str = "src/lib.rs";
 const HOOKS: [(&str, &str, &str); 6] = [
     (
         "src/store/postgres/statements.rs",
-        "include_str!(concat!(\"sql/\", stringify!($name), \".sql\"))",
-        "crate::planted::sql(include_str!(concat!(\"sql/\", stringify!($name), \".sql\")))",
+        "const { section(include_str!($file), stringify!($name)) }",
+        "crate::planted::sql(const { section(include_str!($file), stringify!($name)) })",
     ),
     (
         "src/store/postgres/statements.rs",
-        "    without_comments(text)\n",
-        "    without_comments(crate::planted::sql(text))\n",
+        "Some(without_comments(text))",
+        "Some(without_comments(crate::planted::sql(text)))",
     ),
     (
         "src/store/postgres/statements.rs",

@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::state::Started;
 use super::user::User;
 use crate::run::{self, Result};
 
@@ -12,7 +13,7 @@ const TEMPORARY: &str = "jobwright-services-";
 
 /// Creates a new, empty folder that only `user` can enter: beside the other services or, where that user has no access, in the folder for temporary
 /// files.
-pub(super) fn create(name: &str, user: Option<User>) -> Result<PathBuf> {
+fn create(name: &str, user: Option<User>) -> Result<PathBuf> {
     let wanted = super::home().join(name);
     remove(&wanted)?;
     make(&wanted, user)?;
@@ -24,6 +25,22 @@ pub(super) fn create(name: &str, user: Option<User>) -> Result<PathBuf> {
     // Fails if it already exists: a folder of another user is not to be trusted.
     make(&temporary, user)?;
     Ok(temporary)
+}
+
+/// Creates a folder and starts a server in it. If that fails, nothing runs there and the folder would be forgotten, so it is removed.
+pub(super) fn with_server(
+    name: &str,
+    user: Option<User>,
+    start: impl FnOnce(&Path) -> Result<Started>,
+) -> Result<Started> {
+    let home = super::home();
+    fs::create_dir_all(&home).map_err(|why| format!("cannot create {}: {why}", home.display()))?;
+    let dir = create(name, user)?;
+    start(&dir).inspect_err(|_| {
+        if let Err(why) = remove(&dir) {
+            eprintln!("{name}: {why}");
+        }
+    })
 }
 
 fn make(path: &Path, user: Option<User>) -> Result<()> {

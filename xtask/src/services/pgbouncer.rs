@@ -5,15 +5,16 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::private::Private;
 use super::state::Started;
 use super::url::Url;
 use super::user::User;
-use super::{Service, folder, free_port, postgres, process, programs};
+use super::{Service, folder, free_port, postgres, programs};
 use crate::run::{self, Result};
 
 /// Always a private one: the tests that use a pooler depend on its settings.
 pub(super) struct PgBouncer {
-    /// `None` where one is only searched for or stopped.
+    /// `None` where one is only looked for or stopped.
     pub(super) upstream: Option<Url>,
 }
 
@@ -21,10 +22,6 @@ impl Service for PgBouncer {
     const NAME: &str = "pgbouncer";
     const VARIABLE: Option<&str> = None;
     const STOP: &str = "TERM";
-
-    fn usual(&self) -> Result<Vec<Url>> {
-        Ok(Vec::new())
-    }
 
     fn answers(&self, url: &Url) -> Result<()> {
         postgres::answers(url)
@@ -37,50 +34,22 @@ impl Service for PgBouncer {
 
     fn start(&self) -> Result<Started> {
         let upstream = self.upstream.as_ref().ok_or("PgBouncer needs a PostgreSQL to stand before")?;
-        let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || programs::on_path("pgbouncer"))?;
-        let user = User::for_servers()?;
-        let dir = folder::create(Self::NAME, user)?;
-        start(&program, upstream, TRANSACTION, user, &dir).inspect_err(|_| {
-            // Nothing runs there, and it would be forgotten.
-            let _ = folder::remove(&dir);
-        })
+        start_in(Self::NAME, upstream, TRANSACTION)
     }
 }
 
 /// The pooling mode of the shared service.
 const TRANSACTION: &str = "transaction";
 
-/// A pooler for one command, which ends with this value.
-pub(crate) struct Private(Started);
-
-impl Private {
-    /// Starts one in front of `upstream`, with this `pool_mode`.
-    pub(crate) fn start(upstream: &str, mode: &str) -> Result<Self> {
-        let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || programs::on_path("pgbouncer"))?;
-        let user = User::for_servers()?;
-        fs::create_dir_all(super::home()).map_err(|why| format!("cannot create {}: {why}", super::home().display()))?;
-        let dir = folder::create("private-pgbouncer", user)?;
-        let started = start(&program, &Url::parse(upstream)?, mode, user, &dir);
-        if started.is_err() {
-            folder::remove(&dir)?;
-        }
-        started.map(Self)
-    }
-
-    pub(crate) fn url(&self) -> &str {
-        self.0.url.as_str()
-    }
+/// Starts a pooler for one command in front of `upstream`, with this `pool_mode`.
+pub(crate) fn private(upstream: &str, mode: &str) -> Result<Private> {
+    Private::of::<PgBouncer>(start_in("private-pgbouncer", &Url::parse(upstream)?, mode))
 }
 
-impl Drop for Private {
-    fn drop(&mut self) {
-        let Started { pid, mark, dir, .. } = &self.0;
-        if let Err(why) =
-            process::terminate(PgBouncer::NAME, *pid, mark, PgBouncer::STOP).and_then(|()| folder::remove(dir))
-        {
-            eprintln!("pgbouncer: {why}");
-        }
-    }
+fn start_in(name: &str, upstream: &Url, mode: &str) -> Result<Started> {
+    let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || programs::on_path("pgbouncer"))?;
+    let user = User::for_servers()?;
+    folder::with_server(name, user, |dir| start(&program, upstream, mode, user, dir))
 }
 
 fn start(program: &Path, upstream: &Url, mode: &str, user: Option<User>, dir: &Path) -> Result<Started> {

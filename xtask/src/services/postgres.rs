@@ -1,14 +1,14 @@
 //! PostgreSQL.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+pub(crate) use super::private::Private;
 use super::state::Started;
 use super::url::Url;
-use super::user::{self, User};
-use super::{Service, embedded, folder, free_port, process, programs};
+use super::user::User;
+use super::{Service, embedded, folder, free_port, programs};
 use crate::run::{self, Result};
 
 pub(super) struct Postgres;
@@ -18,15 +18,6 @@ impl Service for Postgres {
     const VARIABLE: Option<&str> = Some("DATABASE_URL");
     /// "Fast": connections are closed. SIGTERM would wait for them.
     const STOP: &str = "INT";
-
-    fn usual(&self) -> Result<Vec<Url>> {
-        let own = user::name()?;
-        let mut urls = vec![Url::parse("postgres://postgres@127.0.0.1:5432/postgres")?];
-        if own != "postgres" {
-            urls.push(Url::parse(&format!("postgres://{own}@127.0.0.1:5432/postgres"))?);
-        }
-        Ok(urls)
-    }
 
     fn prepare(&self) -> Result<()> {
         let find = || programs::postgres("psql");
@@ -38,30 +29,17 @@ impl Service for Postgres {
     }
 
     fn start(&self) -> Result<Started> {
-        let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || programs::postgres("initdb"))?;
-        let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
-        let user = User::for_servers()?;
-        let dir = folder::create(Self::NAME, user)?;
-        let started = start(&initdb, &pg_ctl, user, &dir, "");
-        if started.is_err() {
-            // Nothing runs there, and it would be forgotten.
-            folder::remove(&dir)?;
-        }
-        started
+        start_in(Self::NAME, "")
     }
 }
 
-/// The newest version, behind the pooler. No machine already runs one for that.
+/// The newest version, behind the pooler.
 pub(super) struct Newest;
 
 impl Service for Newest {
     const NAME: &str = "postgres-newest";
     const VARIABLE: Option<&str> = Some("PGBOUNCER_SERVER_URL");
     const STOP: &str = Postgres::STOP;
-
-    fn usual(&self) -> Result<Vec<Url>> {
-        Ok(Vec::new())
-    }
 
     fn answers(&self, url: &Url) -> Result<()> {
         answers(url)
@@ -70,58 +48,46 @@ impl Service for Newest {
     fn start(&self) -> Result<Started> {
         let (version, package) = embedded::newest();
         let user = User::for_servers()?;
-        let dir = folder::create(Self::NAME, user)?;
-        let started = embedded::programs_for(version, package, &dir)
-            .and_then(|programs| start(&programs.join("initdb"), &programs.join("pg_ctl"), user, &dir, ""))
-            .map_err(|why| {
-                format!(
-                    "{why}\n  PGBOUNCER_SERVER_URL can name another server for the tests through a pooler, such as that of \
-                     DATABASE_URL."
-                )
-            });
-        if started.is_err() {
-            // Nothing runs there, and it would be forgotten.
-            folder::remove(&dir)?;
-        }
-        started
+        folder::with_server(Self::NAME, user, |dir| {
+            let programs = embedded::programs_for(version, package, dir)?;
+            start(&programs.join("initdb"), &programs.join("pg_ctl"), user, dir, "")
+        })
+        .map_err(|why| {
+            format!(
+                "{why}\n  PGBOUNCER_SERVER_URL can name another server for the tests through a pooler, such as that of \
+                 DATABASE_URL."
+            )
+        })
     }
 }
 
-/// A server for one command, which ends with this value.
-pub(crate) struct Private(Started);
+/// Starts a server for one command, with these lines at the end of its settings.
+pub(crate) fn private(name: &str, settings: &str) -> Result<Private> {
+    Postgres.prepare()?;
+    Private::of::<Postgres>(start_in(name, settings))
+}
+
+/// Starts a server for one command, with the server's programs in this folder.
+pub(crate) fn private_from(name: &str, programs: &Path) -> Result<Private> {
+    Postgres.prepare()?;
+    let user = User::for_servers()?;
+    let started =
+        folder::with_server(name, user, |dir| start(&programs.join("initdb"), &programs.join("pg_ctl"), user, dir, ""));
+    Private::of::<Postgres>(started)
+}
+
+/// Starts Debian's version, in a folder of this name.
+fn start_in(name: &str, settings: &str) -> Result<Started> {
+    let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || programs::postgres("initdb"))?;
+    let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
+    let user = User::for_servers()?;
+    folder::with_server(name, user, |dir| start(&initdb, &pg_ctl, user, dir, settings))
+}
 
 impl Private {
-    /// Starts one with these lines at the end of its settings.
-    pub(crate) fn start(name: &'static str, settings: &str) -> Result<Self> {
-        let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || programs::postgres("initdb"))?;
-        let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
-        Self::start_programs(name, &initdb, &pg_ctl, settings)
-    }
-
-    /// Starts one with the server's programs in this folder.
-    pub(crate) fn start_from(name: &'static str, programs: &Path) -> Result<Self> {
-        Self::start_programs(name, &programs.join("initdb"), &programs.join("pg_ctl"), "")
-    }
-
-    fn start_programs(name: &'static str, initdb: &Path, pg_ctl: &Path, settings: &str) -> Result<Self> {
-        Postgres.prepare()?;
-        let user = User::for_servers()?;
-        fs::create_dir_all(super::home()).map_err(|why| format!("cannot create {}: {why}", super::home().display()))?;
-        let dir = folder::create(name, user)?;
-        let started = start(initdb, pg_ctl, user, &dir, settings);
-        if started.is_err() {
-            folder::remove(&dir)?;
-        }
-        started.map(Self)
-    }
-
-    pub(crate) fn url(&self) -> &str {
-        self.0.url.as_str()
-    }
-
     /// Returns the URL of a database for a role.
     pub(crate) fn url_of(&self, role: &str, database: &str) -> Result<String> {
-        let port = self.0.url.port.ok_or("the server's URL has no port")?;
+        let port = self.started.url.port.ok_or("the server's URL has no port")?;
         Ok(format!("postgres://{role}@127.0.0.1:{port}/{database}"))
     }
 
@@ -132,17 +98,7 @@ impl Private {
 
     /// Returns the value of `show NAME`.
     pub(crate) fn setting(&self, name: &str) -> Result<String> {
-        ask(&self.0.url, &format!("show {name}"))
-    }
-}
-
-impl Drop for Private {
-    fn drop(&mut self) {
-        let Started { pid, mark, dir, .. } = &self.0;
-        if let Err(why) = process::terminate("postgres", *pid, mark, Postgres::STOP).and_then(|()| folder::remove(dir))
-        {
-            eprintln!("postgres: {why}");
-        }
+        ask(&self.started.url, &format!("show {name}"))
     }
 }
 

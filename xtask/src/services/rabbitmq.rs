@@ -20,22 +20,14 @@ impl Service for RabbitMq {
     const VARIABLE: Option<&str> = Some("AMQP_URL");
     const STOP: &str = "TERM";
 
-    fn usual(&self) -> Result<Vec<Url>> {
-        Ok(vec![url(5672)?])
-    }
-
     fn answers(&self, url: &Url) -> Result<()> {
         amqp::answers(url)
     }
 
     fn start(&self) -> Result<Started> {
         let server = installed()?;
-        let dir = folder::create(Self::NAME, None)?;
         let log = super::home().join("rabbitmq.log");
-        start(&server, &dir, &log).inspect_err(|_| {
-            // Nothing runs there, and it would be forgotten.
-            let _ = folder::remove(&dir);
-        })
+        folder::with_server(Self::NAME, None, |dir| start(&server, dir, &log))
     }
 
     /// Erlang's port mapper was started with the server, for it alone.

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_state_is_read_again() {
         let path = std::env::temp_dir().join(format!("xtask-state-{}", std::process::id()));
         let started = Started {
             url: Url::parse("postgres://postgres@127.0.0.1:5433/postgres").unwrap(),

@@ -44,11 +44,6 @@ pub(super) fn is_root() -> Result<bool> {
     Ok(id(&["-u"])? == 0)
 }
 
-/// Returns the name of the present user.
-pub(super) fn name() -> Result<String> {
-    run::capture(Command::new("id").arg("-un"), Duration::from_secs(10))
-}
-
 fn id(args: &[&str]) -> Result<u32> {
     let text = run::capture(Command::new("id").args(args), Duration::from_secs(10))?;
     text.parse().map_err(|why| format!("`id` said `{text}`: {why}"))

@@ -6,8 +6,8 @@ use ureq::http::Uri;
 
 use super::installation::{self, Known};
 use super::{Finding, version};
-use crate::commands::broker::{Queues, good, reached};
-use crate::commands::rejected;
+use crate::commands::broker::{Queues, good};
+use crate::commands::{broker_reached, rejected};
 use crate::config::Settings;
 
 pub(super) async fn check(settings: &Settings, known: &Known) -> Vec<Finding> {
@@ -18,7 +18,7 @@ pub(super) async fn check(settings: &Settings, known: &Known) -> Vec<Finding> {
         Ok(broker) => broker,
         Err(error) => return vec![Finding::error("broker", error, "correct the section `[broker]`")],
     };
-    if let Err(error) = reached(&broker, settings).await {
+    if let Err(error) = broker_reached(&broker, settings).await {
         let todo = "check `broker.url` (AMQP_URL), that the broker runs and lets this host in, user, password and vhost; until then \
                     work goes by the table";
         return vec![Finding::error("broker", error, todo), tls(url)];

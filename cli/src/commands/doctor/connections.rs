@@ -4,8 +4,8 @@ use jobwright::DatabaseConfig;
 use tokio_postgres::Row;
 
 use super::Finding;
-use super::database::Messages;
 use super::postgres::{ask, refused};
+use crate::commands::Messages;
 
 const CHECK: &str = "connections";
 /// Besides those for contexts: the engine's, the heartbeat's, and the one that listens.

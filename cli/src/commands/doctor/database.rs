@@ -5,14 +5,13 @@ use std::path::Path;
 use jobwright::config::{Access, Backend};
 use jobwright::{AnyStore, MessageServices};
 
+use super::finding::State;
 use super::installation::{self, Known};
 use super::{Finding, connections, engine, postgres, rights, sqlite};
+use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
 use crate::grants::Purpose;
-
-/// The services that all checks of the database share.
-pub(super) type Messages = MessageServices<AnyStore>;
 
 pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: &mut Known) -> Vec<Finding> {
     if let Ok(Backend::Sqlite(path)) = settings.database.backend()
@@ -38,7 +37,7 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: 
     let mut findings = vec![Finding::ok("database", messages.admin().describe())];
     let schema = with_slow_notice(settings, schema(&messages)).await;
     // A role that may not read the migrations may still read the rest.
-    let complete = schema.state != super::State::Fail;
+    let complete = schema.state != State::Fail;
     match settings.database.backend() {
         Ok(Backend::Postgres(_)) => {
             findings.extend(with_slow_notice(settings, postgres::server(&messages, &settings.database, purpose)).await);

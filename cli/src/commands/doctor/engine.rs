@@ -6,7 +6,7 @@ use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
 use jobwright::store::{JobFilter, JobState, Page, TimeRange};
 
 use super::Finding;
-use super::database::Messages;
+use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
 
@@ -66,10 +66,10 @@ async fn admission(messages: &Messages) -> Checked {
     const CHECK: &str = "admission";
     let overdue = messages.admin().overdue_unblocks().await.map_err(|error| (CHECK, error))?;
     if overdue.longest < PATIENCE {
-        return Ok(Finding::ok(CHECK, "none has been open for long"));
+        return Ok(Finding::ok(CHECK, "no unblock is overdue"));
     }
     let found = format!(
-        "{} opened, the first {} ago, and nobody looked behind them: jobs of groups and limits do not start",
+        "{} unblocks are pending, the oldest for {}: no executor runs admission, so jobs of groups and limits do not start",
         overdue.unblocks,
         ago(overdue.longest)
     );

@@ -5,7 +5,7 @@ use jobwright::store::{Installation, StatusReport};
 use jobwright::{Broker, EVENT_QUEUE, REPLY_QUEUE};
 
 use super::Finding;
-use super::database::Messages;
+use crate::commands::Messages;
 use crate::commands::broker::Queues;
 use crate::config::Settings;
 

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::Finding;
-use super::database::Messages;
+use crate::commands::Messages;
 use crate::grants::Purpose;
 
 /// Smaller differences of clocks don't matter.

@@ -3,8 +3,8 @@
 use tokio_postgres::types::ToSql;
 
 use super::Finding;
-use super::database::Messages;
 use super::postgres::{ask, refused};
+use crate::commands::Messages;
 use crate::config::Settings;
 use crate::grants::{Extra, Purpose, Right};
 

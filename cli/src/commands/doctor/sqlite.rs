@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobwright::{AnyStore, AnyTransaction};
 
 use super::Finding;
-use super::database::Messages;
+use crate::commands::Messages;
 
 pub(super) async fn check(messages: &Messages) -> Vec<Finding> {
     match version(messages).await {

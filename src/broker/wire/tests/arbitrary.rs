@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_refused_can_be_submitted_again(properties in good(), body in body()) {
+    fn rejected_messages_can_be_submitted_again(properties in good(), body in body()) {
         let message = incoming(properties, body);
         let taken = submission(&message, Limits::default()).unwrap();
         let why = Refusal::conflict(taken.message.id);

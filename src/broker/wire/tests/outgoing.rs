@@ -24,7 +24,7 @@ fn a_delivery_is_a_pointer_and_is_read_back() {
 }
 
 #[test]
-fn a_delivery_of_several_rows_is_one_of_its_first_row_to_who_reads_no_body() {
+fn a_delivery_of_several_rows_names_the_first_in_its_headers() {
     let kinds = ["print", "print", "draw \"quickly\"", "print", "\u{1}"];
     let rows: Vec<RowRef> = (0..ROWS).map(|n| pointed(kinds[n % kinds.len()], n as i64 % 3)).collect();
     let sent = delivery(&names(), "billing", &rows).unwrap();

@@ -33,7 +33,7 @@ fn the_least_that_is_needed() {
 }
 
 #[test]
-fn what_a_jms_client_sends() {
+fn submissions_of_a_jms_client_are_read() {
     let properties = BasicProperties::default()
         .with_content_type("application/octet-stream".into())
         .with_delivery_mode(2)
@@ -105,7 +105,7 @@ fn the_kind_is_found_where_it_may_be_in_this_order() {
 }
 
 #[test]
-fn bodies_are_what_they_say_and_else_what_they_are() {
+fn bodies_have_their_stated_type_or_the_detected_one() {
     let json = || Payload::json_text("[1]").unwrap();
     for (content_type, content, expected) in [
         ("application/json; charset=UTF-8", &b"[1]"[..], json()),
@@ -210,7 +210,7 @@ fn groups_tenants_limit_keys_and_times_to_live_are_options() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn unreadable_submissions_are_refused() {
     let limits = Limits::default();
     let anonymous = BasicProperties::default().with_type("k".into());
     let unnamed = refused(submission(&message(anonymous.clone(), &[], "1"), limits), "missing-id");
@@ -314,7 +314,7 @@ fn the_digest_tells_messages_apart_and_ignores_how_they_came() {
 }
 
 #[test]
-fn what_we_publish_can_be_submitted_again() {
+fn our_own_messages_can_be_submitted() {
     let sent = external(&names(), job(&[("tenant", "acme"), ("correlationId", "c-1")]), &key());
     let Submission { message, .. } = taken(&arrived(&sent));
     assert_eq!((message.id, message.kind, message.queue), (job(&[]).id, job(&[]).kind, job(&[]).queue));

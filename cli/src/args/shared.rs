@@ -1,0 +1,47 @@
+//! Arguments that several commands have, and how their values are read.
+
+use clap::Args;
+use jiff::Timestamp;
+
+use crate::output::Format;
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Output format.
+    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Format,
+}
+
+/// The operator.
+#[derive(Debug, Args)]
+pub(crate) struct OperatorArgs {
+    /// Your name for the audit log [default: `$USER@host`].
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) operator: Option<String>,
+}
+
+/// Reads `2026-03-29T12:00:00Z`.
+pub(super) fn timestamp(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| {
+        "it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00"
+            .to_owned()
+    })
+}
+
+/// Reads `2026-03-29T12:00:00Z`, or `2h` for two hours ago.
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let ago = jobwright::job::parse_duration(text).map_err(|_| {
+        "it is neither a moment such as 2026-03-29T12:00:00Z nor a duration such as 2h, which means that long ago"
+            .to_owned()
+    })?;
+    Timestamp::now().checked_sub(ago).map_err(|_| "it is too long ago".to_owned())
+}
+
+/// Reads `name=value`.
+pub(super) fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a header is written as `name=value`")?;
+    Ok((name.to_owned(), value.to_owned()))
+}

@@ -1,0 +1,60 @@
+//! The outcomes that a node knows when it loses its lease.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::lifecycle::settings::Settings;
+use crate::executor::node::unrecorded::Unrecorded;
+use crate::executor::outcome::completer::Completer;
+use crate::job::NodeId;
+
+/// How long a node that has lost its lease tries to record what it knows, each time before it tries to register again.
+const RECORDING: Duration = Duration::from_secs(5);
+/// The same while the executor stops.
+const STOPPING: Duration = Duration::from_secs(1);
+
+/// Records the outcomes that a node left whose lease is lost, before it is retired and its jobs are given back.
+///
+/// A database that answers nobody for a lease costs all nodes their leases, and none of them is declared dead, because that takes the database too.
+/// So the claims are current, and jobs whose handlers have ended need not run again. Where another node has declared this one dead and taken a job,
+/// the store refuses the outcome, as it refuses that of any claim that is no longer current.
+///
+/// Leaves in `left` what is not recorded in time.
+pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unrecorded>, stop: &CancellationToken) {
+    if left.is_empty() {
+        return;
+    }
+    // Existing connections may be stuck, or lead to a server that is no longer the right one.
+    settings.store.reconnect();
+    let over = CancellationToken::new();
+    let completer = Completer {
+        store: settings.store.clone(),
+        node,
+        in_flight: Arc::default(),
+        counters: settings.counters.clone(),
+        wakeup: settings.wakeup.clone(),
+        next: Weak::new(),
+        finish: CancellationToken::new(),
+        lost: over.clone(),
+    };
+    let known = left.len();
+    let recording = completer.record_left(std::mem::take(left));
+    tokio::pin!(recording);
+    let stopping = async {
+        stop.cancelled().await;
+        tokio::time::sleep(STOPPING).await;
+    };
+    *left = tokio::select! {
+        left = &mut recording => left,
+        _ = tokio::time::timeout(RECORDING, stopping) => {
+            over.cancel();
+            recording.await
+        }
+    };
+    let recorded = known - left.len();
+    if recorded > 0 {
+        tracing::info!(%node, recorded, "recorded the outcomes that were known when the lease was lost");
+    }
+}

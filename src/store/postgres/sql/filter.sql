@@ -1,7 +1,0 @@
-(:ids::uuid[] is null or id = any (:ids))
-      and (:queue::text is null or queue = :queue)
-      and (:kind::text is null or kind = :kind)
-      and (:error::text is null or strpos(errors -> -1 ->> 'error'::text, :error) > 0)
-      and (:created_since::timestamptz is null or created_at >= :created_since)
-      and (:created_until::timestamptz is null or created_at < :created_until)
-      and (:options::jsonb is null or options @> :options)
