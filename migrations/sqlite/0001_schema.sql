@@ -1,17 +1,15 @@
 -- The schema of jobwright on SQLite.
 --
--- As on PostgreSQL, each state of a job that may last has a table: waiting and running jobs are in `jobwright_job`, and whatever waits for minutes or
--- months (timers, suspended jobs, dead letters, blocked jobs, jobs of external workers) is out of the way of the claims
--- (docs/adr/0005-separate-tables-and-hot-claims.md). A job keeps its id and seq when it moves between the tables. A move writes the copy first and
--- then removes the old row, in one transaction, so the triggers on the old row see the copy.
+-- Unlike on PostgreSQL, one table holds the jobs of all states: there, other tables keep rows that wait for months out of the way of the claims and of
+-- HOT updates (docs/adr/0005-separate-tables-and-hot-claims.md), which SQLite does not have. Here partial indexes keep them out of the way
+-- (docs/adr/0071-sqlite-one-job-table.md). The payload stands behind the columns that statements compute with, so that those are read without its
+-- overflow pages.
 --
 -- The tables live in the user's own file, hence the prefix. Timestamps and periods are whole microseconds, timestamps since 1970 in UTC. Ids are the
 -- 16 bytes of a UUID (`jobwright_jobs` shows them as text). Headers, errors and options are JSON. There is one writer at a time
 -- (docs/adr/0016-sqlite-one-writer.md), so no statement needs a lock of its own.
 
--- ==== Jobs and timers ====
--- Jobs that wait or run, timers, suspended jobs and dead letters.
--- `jobwright_job` is the hot table: each job is inserted, claimed (one update) and removed.
+-- ==== Jobs ====
 
 -- A row is the last number given out of a sequence. The only sequence is `job`: the order of sending, which no clock decides.
 create table jobwright_sequence (
@@ -21,15 +19,31 @@ create table jobwright_sequence (
 
 insert into jobwright_sequence (name, value) values ('job', 0);
 
--- A row is a job that waits (lock_owner is null) or runs (lock_owner is not null).
+-- A row is a job, whatever its state. A move is an update of its row.
 create table jobwright_job (
     -- The order of sending.
     seq          integer primary key,
-    -- The number of the last claim among those of its owner. With the owner it is the fencing token that each outcome names. 0 = never claimed.
+    -- waiting: to be claimed. running: a node has claimed it. blocked: it may not start yet, because its group or a limit is taken. external: it is
+    -- handed out to an external worker. timer: it is due later, because it was delayed or snoozed, or between two attempts. suspended: by an
+    -- operator. dead: a dead letter, a job that failed for good and waits for a person.
+    state        text not null default 'waiting' check (
+        state = 'waiting' or state = 'running' or state = 'timer' or state = 'blocked' or state = 'dead' or state = 'external' or state = 'suspended'
+    ),
+    -- The number of the last claim among those of its owner. With the owner it is the fencing token that each outcome names. 0 = never claimed. Of an
+    -- external job: the token that its report must name, 53 random bits.
     version      integer not null default 0,
     -- The id of the node that runs it.
     lock_owner   integer,
+    -- When it was claimed or handed out.
     claimed_at   integer,
+    -- When the lease of an external job ends, and it waits again; and the length of the lease, as handed out. No node's heartbeat answers for such a
+    -- job (docs/adr/0021-external-workers-have-a-table-of-their-own.md).
+    lease_until  integer,
+    lease        integer,
+    -- When a timer is due. A suspended timer keeps its due date.
+    due_at       integer,
+    suspended_at integer,
+    dead_at      integer,
     created_at   integer not null,
     id           blob not null check (length(id) = 16),
     -- Raised by each claim, so that an attempt that kills its process counts too.
@@ -39,117 +53,66 @@ create table jobwright_job (
     rank         integer not null,
     kind         text not null,
     queue        text not null,
+    -- Claims leave the row to its delivery until then. Null once it was claimed; a suspect that runs alone has -1 (src/store/sqlite/suspects.rs).
+    visible_at   integer,
+    -- The key that a blocked job waits for: a group (g:), or a limit by queue (q:), kind (k:), tenant (t:) or limit key (l:). Suspects wait for 'alone'.
+    blocked_on   text,
+    -- Whose share of that key it takes: a tenant or a kind, where the rule has shares; else empty.
+    share        text not null default '',
+    -- It holds what it needs to start, and keeps that until the row is gone, whichever node owns it. Of a blocked job: it is the first of its group,
+    -- which it holds while it waits for a limit. A statement that sets it to 0 takes back what the job holds: see the triggers below.
+    admitted     integer not null default 0,
+    -- Why it is a dead letter: the last error, or why there was no other attempt (the owner was lost, a lease or the time to live ran out).
+    reason       text,
+    -- group, ordered, tenant, limit, ttl, expires, retry, unique. Null for a plain job, which then pays for none of them.
+    options      text,
+    -- The last errors, oldest first: attempt, at, node, error, detail.
+    errors       text,
+    headers      text,
     -- A payload in JSON, or else a body in another format, which content_type names.
     payload      text,
     body         blob,
     content_type text,
-    headers      text,
-    -- The last errors, oldest first: attempt, at, node, error, detail.
-    errors       text,
-    -- The row is hidden until then: claims leave it to its delivery. Null once it was claimed.
-    visible_at   integer,
-    -- group, ordered, tenant, limit, ttl, expires, retry, unique. Null for a plain job, which then pays for none of them.
-    options      text,
-    -- It holds what it needs to start, and keeps that until the row is gone, whichever node owns it.
-    admitted     integer not null default 0,
-    check ((payload is null) <> (body is null))
+    check ((payload is null) <> (body is null)),
+    -- A row whose columns contradict its state would be found by nothing that has to go on with it.
+    check ((state = 'running') = (lock_owner is not null)),
+    check ((state = 'blocked') = (blocked_on is not null)),
+    check ((state = 'external') = (lease_until is not null)),
+    check ((state = 'dead') = (dead_at is not null)),
+    check (due_at is not null or state <> 'timer')
 ) strict;
 
 -- Serves every statement that names jobs by id (outcomes, deliveries, operators), and `on conflict (id)` of the inserts.
 create unique index jobwright_job_id on jobwright_job (id);
--- Serves statements that look for what nodes own: lost_rows.sql, release_unknown.sql, status_nodes.sql. Owned rows are few, waiting ones may be a
--- million.
+
+-- For a list of more than two words after `in`, SQLite builds a table each time that a row is written. So the conditions on states here have none.
+--
+-- The other indexes contain the jobs of some states only, so jobs that wait for months are in the way of no claim. Those whose condition is a column that
+-- claims don't set are not even looked at by a claim.
+
+-- Serves the claims and hand-outs, which take the first rows of a queue. A claim removes its entry, so that no scan meets rows that are owned. kind
+-- is in it so that jobs of other kinds are skipped without reading their rows, and visible_at so that a check of a queue reads only the index.
+create index jobwright_job_acquire on jobwright_job (queue, rank, seq, kind, visible_at) where state = 'waiting';
+-- Serves statements that look for what nodes own (nodes.sql, status.sql). Owned rows are few, waiting ones may be a million.
 create index jobwright_job_owned on jobwright_job (lock_owner) where lock_owner is not null;
--- Serves claim.sql, claim_check.sql and hand_out.sql, which take the first rows of a queue. PostgreSQL must not index what a claim changes. Here an
--- index entry is removed either at the claim or at the end of the job, at the same cost, and a scan that never meets owned rows is worth having. kind
--- is in it so that jobs of other kinds are skipped without reading their rows, and visible_at so that a check of a queue reads only the index. So is
--- lock_owner, which is always null there: without it SQLite reads the row to test it again.
-create index jobwright_job_acquire on jobwright_job (queue, rank, seq, kind, lock_owner, visible_at) where lock_owner is null;
--- Serves expired_rows.sql and next_expiry.sql, which read the jobs that expire first, and skewed_lives.sql, which reads those that expire last. Only
--- jobs with a time to live are in it.
-create index jobwright_job_expires on jobwright_job (options ->> 'expires') where options ->> 'expires' is not null;
-
--- A row is a job that is due later: delayed, snoozed, or between two attempts. The columns are those of `jobwright_job`.
-create table jobwright_timer_job (
-    seq          integer primary key,
-    version      integer not null default 0,
-    due_at       integer not null,
-    created_at   integer not null,
-    id           blob not null check (length(id) = 16),
-    attempt      integer not null default 0,
-    max_attempts integer not null,
-    rank         integer not null,
-    kind         text not null,
-    queue        text not null,
-    payload      text,
-    body         blob,
-    content_type text,
-    headers      text,
-    errors       text,
-    options      text,
-    check ((payload is null) <> (body is null))
-) strict;
-
--- Serves every statement that names jobs by id.
-create unique index jobwright_timer_job_id on jobwright_timer_job (id);
--- Serves promote_copy.sql and next_timer.sql, which read the earliest timers, and skewed_retries.sql, which reads the latest.
-create index jobwright_timer_job_due on jobwright_timer_job (due_at);
--- As `jobwright_job_expires`.
-create index jobwright_timer_job_expires on jobwright_timer_job (options ->> 'expires') where options ->> 'expires' is not null;
-
--- A row is a job that an operator has suspended.
-create table jobwright_suspended_job (
-    seq          integer primary key,
-    version      integer not null,
-    -- A timer keeps its due date. Null: it was waiting or blocked.
-    due_at       integer,
-    suspended_at integer not null,
-    created_at   integer not null,
-    id           blob not null check (length(id) = 16),
-    attempt      integer not null,
-    max_attempts integer not null,
-    rank         integer not null,
-    kind         text not null,
-    queue        text not null,
-    payload      text,
-    body         blob,
-    content_type text,
-    headers      text,
-    errors       text,
-    options      text
-) strict;
-
--- Serves every statement that names jobs by id.
-create unique index jobwright_suspended_job_id on jobwright_suspended_job (id);
-
--- A row is a dead letter: a job that failed for good and waits for a person.
-create table jobwright_dead_letter_job (
-    seq          integer primary key,
-    version      integer not null,
-    dead_at      integer not null,
-    created_at   integer not null,
-    id           blob not null check (length(id) = 16),
-    attempt      integer not null,
-    max_attempts integer not null,
-    rank         integer not null,
-    kind         text not null,
-    queue        text not null,
-    -- The last error, or why there was no other attempt: the owner was lost, a lease or the time to live ran out.
-    reason       text not null,
-    payload      text,
-    body         blob,
-    content_type text,
-    headers      text,
-    errors       text,
-    options      text
-) strict;
-
--- Serves every statement that names jobs by id.
-create unique index jobwright_dead_letter_job_id on jobwright_dead_letter_job (id);
--- Serves operators, who filter dead letters by queue and kind, and status_dead.sql, which counts from the index alone.
-create index jobwright_dead_letter_job_queue on jobwright_dead_letter_job (queue, kind);
--- Serves prune_dead_letters.sql (`history.dead_letters`), which removes the oldest, and dead_letter_groups.sql, which reads the newest.
-create index jobwright_dead_letter_job_dead on jobwright_dead_letter_job (dead_at);
+-- Serves promote and next_timer, which read the earliest timers, and skewed_retries, which reads the latest. queue is in it for status.sql.
+create index jobwright_job_due on jobwright_job (due_at, seq, queue) where state = 'timer';
+-- Serves expire and next_expiry, which read the jobs that expire first, and skewed_lives, which reads those that expire last. Only jobs with a time
+-- to live are in it, and only while they can expire.
+create index jobwright_job_expires on jobwright_job (options ->> 'expires')
+where options is not null and options ->> 'expires' is not null and (state = 'waiting' or state = 'blocked' or state = 'timer');
+-- Serves late_leases and late_check, which find the leases that have run out.
+create index jobwright_job_lease on jobwright_job (lease_until) where lease_until is not null;
+-- Serves blocked_on_key, which reads the best jobs of a share that are blocked on a key, and the other statements that look for keys and shares.
+create index jobwright_job_blocked on jobwright_job (blocked_on, share, rank, seq) where blocked_on is not null;
+-- Serves count_waiting, which counts the jobs of a queue with a maximum depth.
+create index jobwright_job_blocked_queue on jobwright_job (queue) where blocked_on is not null;
+-- Serves prune_dead_letters (`history.dead_letters`), which removes the oldest, and dead_letter_groups, which reads the newest.
+create index jobwright_job_dead on jobwright_job (dead_at) where dead_at is not null;
+-- Serves operators, who page through the jobs of a state in the order of seq and filter them by queue and kind, and status.sql.
+create index jobwright_job_set_aside on jobwright_job (state, seq, queue, kind) where state = 'blocked' or state = 'suspended' or state = 'dead';
+-- Serves adopt, which gives a new limit to the jobs that were admitted, and permit_faults.
+create index jobwright_job_admitted on jobwright_job (seq) where admitted;
 
 -- ==== Nodes and liveness ====
 -- Running executors. Each node has a file beside the database, which its process keeps locked and writes its heartbeats to: that needs neither the
@@ -171,49 +134,16 @@ create table jobwright_node (
     -- How the node stands with the broker; null = it has none.
     broker     text,
     -- Declared dead by hand.
-    evicted    integer not null default 0
+    evicted    integer not null default 0,
+    -- The kinds that it leaves alone at the moment because it can't run them, with the reasons: an object of texts. It is shown to people, and
+    -- nothing depends on it.
+    left_alone text
 ) strict;
 
 -- ==== Admission: blocked jobs, permits, unblocks, rules, rates ====
 -- These tables decide whether a job may start beside others. A job of an exclusive group, or under a limit, needs permits. A job that lacks one is
 -- blocked on that permit's key. Whatever may let blocked jobs start writes an unblock, and an admission pass acts on it (docs/adr/0026-admission.md).
--- Unlike on PostgreSQL, blocked jobs have a table of their own, no node leases a group, and admission passes count all limits: they wait for no other
--- transaction here.
-
--- A row is a job that may not start yet, because its group or a limit is taken. However many there are, no claim walks over them.
-create table jobwright_blocked_job (
-    seq          integer primary key,
-    version      integer not null,
-    created_at   integer not null,
-    id           blob not null check (length(id) = 16),
-    attempt      integer not null,
-    max_attempts integer not null,
-    rank         integer not null,
-    kind         text not null,
-    queue        text not null,
-    payload      text,
-    body         blob,
-    content_type text,
-    headers      text,
-    errors       text,
-    options      text,
-    -- The first of its group, which it holds while it waits for a limit.
-    admitted     integer not null default 0,
-    -- The key that it waits for: a group (g:), or a limit by queue (q:), kind (k:), tenant (t:) or limit key (l:).
-    blocked_on   text not null,
-    -- Whose share of that key it takes: a tenant or a kind, where the rule has shares; else empty.
-    share        text not null default ''
-) strict;
-
--- Serves every statement that names jobs by id.
-create unique index jobwright_blocked_job_id on jobwright_blocked_job (id);
--- Serves blocked_on_key.sql, which reads the best jobs of a share that are blocked on a key, and blocked_shares.sql, aging_queues.sql,
--- age_blocked.sql and unblock_keys.sql, which look for keys and shares.
-create index jobwright_blocked_job_blocked_on on jobwright_blocked_job (blocked_on, share, rank, seq);
--- As `jobwright_job_expires`.
-create index jobwright_blocked_job_expires on jobwright_blocked_job (options ->> 'expires') where options ->> 'expires' is not null;
--- Serves count_waiting.sql, which counts the jobs of a queue with a maximum depth, and status_blocked.sql.
-create index jobwright_blocked_job_queue on jobwright_blocked_job (queue);
+-- Unlike on PostgreSQL, no node leases a group, and admission passes count all limits: they wait for no other transaction here.
 
 -- A row is a rule: what the installation asks of its jobs. The name '*' means each one that has no rule of its own.
 create table jobwright_rule (
@@ -244,7 +174,7 @@ create table jobwright_permit (
     primary key (job_id, key)
 ) strict, without rowid;
 
--- Serves permits_of_key.sql and holder_blocked_on_key.sql, which count the permits of a key or find its holder.
+-- Serves permits_of_key and holder_blocked_on_key, which count the permits of a key or find its holder.
 create index jobwright_permit_key on jobwright_permit (key);
 
 -- A row says that a key may let jobs start, now (0) or at unblock_at: a permit was released, a job came, a rule changed, or a rate will allow more. A
@@ -256,7 +186,7 @@ create table jobwright_unblock (
     n          integer not null default 1
 ) strict;
 
--- Serves take_unblocks.sql and admit_check.sql, which read the earliest, and write_unblock.sql, which looks for an earlier one of the same key.
+-- Serves take_unblocks and admit_check, which read the earliest, and write_unblock, which looks for an earlier one of the same key.
 create index jobwright_unblock_at_key on jobwright_unblock (unblock_at, key);
 
 -- A row says how many jobs started under a rate within a part of its period. Rows are kept for as long as the rule's period reaches back.
@@ -267,7 +197,7 @@ create table jobwright_rate_log (
     n   integer not null
 ) strict;
 
--- Serves starts_of_rate.sql, which adds up the starts of a key within its period, and add_starts.sql, which finds its latest row.
+-- Serves starts_of_rate, which adds up the starts of a key within its period, and add_starts, which finds its latest row.
 create index jobwright_rate_log_key on jobwright_rate_log (key, at);
 
 -- A row is a terminating handler: its job was cancelled while it ran. The row of the job is gone at once, but the handler still runs. The group and
@@ -285,142 +215,45 @@ create table jobwright_terminating_handler (
     check ((node is null) = (until is not null))
 ) strict, without rowid;
 
--- Serves handler_ended.sql, which names claims.
+-- Serves handler_ended, which names claims.
 create index jobwright_terminating_handler_job on jobwright_terminating_handler (job_id, version);
--- Serves late_terminating.sql and external_late_check.sql. Only handlers of external workers are in it.
+-- Serves late_terminating and late_check. Only handlers of external workers are in it.
 create index jobwright_terminating_handler_until on jobwright_terminating_handler (until) where until is not null;
 
--- Blocks a job of a group on the key of that group, however the job came here. The row itself is then left out.
-create trigger jobwright_job_block before insert on jobwright_job
-when new.options is not null and not new.admitted and new.options ->> 'group' is not null
+-- Blocks a job of a group on the key of that group, whatever made it wait. Only admission passes set `admitted`.
+create trigger jobwright_job_block_sent after insert on jobwright_job
+when new.state = 'waiting' and not new.admitted and new.options ->> 'group' is not null
 begin
-    insert into jobwright_blocked_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                       payload, body, content_type, headers, errors, options, blocked_on)
-    values (new.seq, new.version, new.created_at, new.id, new.attempt, new.max_attempts, new.rank, new.kind, new.queue,
-            new.payload, new.body, new.content_type, new.headers, new.errors, new.options, 'g:' || (new.options ->> 'group'))
-    on conflict (id) do nothing;
+    update jobwright_job set state = 'blocked', blocked_on = 'g:' || (new.options ->> 'group') where seq = new.seq;
     insert into jobwright_unblock (key) values ('g:' || (new.options ->> 'group'));
-    select raise(ignore);
 end;
 
--- These triggers free what a job held when its row is gone, whatever removed it. A job that only moved keeps its permits: it was handed out, taken
--- back or admitted. An ordered job keeps its group as long as any row of it exists. There is one trigger for each table, because SQLite has no
--- functions that they could share. In `jobwright_job` and `jobwright_external_job` (see there) only an admitted job holds anything.
+-- The two triggers on updates fire only for statements that set `admitted`. Those that claim, release and settle plain jobs don't, and pay for
+-- neither: a statement that may fire a trigger keeps a journal of the pages it changes, which costs more than the change.
+create trigger jobwright_job_block_moved after update of admitted on jobwright_job
+when new.state = 'waiting' and not new.admitted and new.options ->> 'group' is not null
+begin
+    update jobwright_job set state = 'blocked', blocked_on = 'g:' || (new.options ->> 'group') where seq = new.seq;
+    insert into jobwright_unblock (key) values ('g:' || (new.options ->> 'group'));
+end;
+
+-- Takes back what a job held when it became a timer, a dead letter or suspended. An ordered job keeps its group.
+create trigger jobwright_job_take_back after update of admitted on jobwright_job
+when old.admitted and not new.admitted
+begin
+    insert into jobwright_unblock (key)
+    select key from jobwright_permit
+    where job_id = old.id and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group'));
+    delete from jobwright_permit
+    where job_id = old.id and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group'));
+end;
+
+-- Frees what a job held when its row is gone, whatever removed it. An ordered job may hold its group without being admitted.
 create trigger jobwright_job_free after delete on jobwright_job
-when old.admitted
- and not exists (select 1 from jobwright_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_external_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_blocked_job where id = old.id and admitted)
+when old.admitted or old.options ->> 'ordered' is not null
 begin
-    insert into jobwright_unblock (key)
-    select key from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-    delete from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-end;
-
--- A blocked job holds its group if it is admitted or ordered.
-create trigger jobwright_blocked_job_free after delete on jobwright_blocked_job
-when (old.admitted or old.options ->> 'ordered' is not null)
- and not exists (select 1 from jobwright_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_external_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_blocked_job where id = old.id and admitted)
-begin
-    insert into jobwright_unblock (key)
-    select key from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-    delete from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-end;
-
--- In the other tables only an ordered job holds anything: its group.
-create trigger jobwright_timer_job_free after delete on jobwright_timer_job
-when old.options ->> 'ordered' is not null
- and not exists (select 1 from jobwright_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_external_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_blocked_job where id = old.id and admitted)
-begin
-    insert into jobwright_unblock (key)
-    select key from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-    delete from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-end;
-
-create trigger jobwright_suspended_job_free after delete on jobwright_suspended_job
-when old.options ->> 'ordered' is not null
- and not exists (select 1 from jobwright_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_external_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_blocked_job where id = old.id and admitted)
-begin
-    insert into jobwright_unblock (key)
-    select key from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-    delete from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-end;
-
-create trigger jobwright_dead_letter_job_free after delete on jobwright_dead_letter_job
-when old.options ->> 'ordered' is not null
- and not exists (select 1 from jobwright_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_external_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_blocked_job where id = old.id and admitted)
-begin
-    insert into jobwright_unblock (key)
-    select key from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-    delete from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
+    insert into jobwright_unblock (key) select key from jobwright_permit where job_id = old.id;
+    delete from jobwright_permit where job_id = old.id;
 end;
 
 -- Transfers what a cancelled job holds to its terminating handler, before the job's row is gone and the trigger there frees it.
@@ -457,141 +290,17 @@ create table jobwright_unique_key (
 
 -- Serves the triggers below, which release the key of a job.
 create index jobwright_unique_key_job on jobwright_unique_key (job_id);
--- Serves keys_are_over.sql and prune_unique.sql, which find the periods that are over, and skewed_uniques.sql, which reads those that last longest.
+-- Serves keys_are_over and prune_unique, which find the periods that are over, and skewed_uniques, which reads those that last longest.
 create index jobwright_unique_key_expires on jobwright_unique_key (expires_at) where expires_at is not null;
 
--- These triggers release the key of a job when its last row is gone. There is one for each table, as above.
+-- Releases the key of a job when its row is gone.
 create trigger jobwright_job_unique after delete on jobwright_job
 when old.options ->> 'unique' is not null
- and not exists (select 1 from jobwright_job where id = old.id)
- and not exists (select 1 from jobwright_timer_job where id = old.id)
- and not exists (select 1 from jobwright_blocked_job where id = old.id)
- and not exists (select 1 from jobwright_external_job where id = old.id)
- and not exists (select 1 from jobwright_dead_letter_job where id = old.id)
- and not exists (select 1 from jobwright_suspended_job where id = old.id)
-begin
-    delete from jobwright_unique_key where job_id = old.id and hold <> 'period';
-end;
-
-create trigger jobwright_blocked_job_unique after delete on jobwright_blocked_job
-when old.options ->> 'unique' is not null
- and not exists (select 1 from jobwright_job where id = old.id)
- and not exists (select 1 from jobwright_timer_job where id = old.id)
- and not exists (select 1 from jobwright_blocked_job where id = old.id)
- and not exists (select 1 from jobwright_external_job where id = old.id)
- and not exists (select 1 from jobwright_dead_letter_job where id = old.id)
- and not exists (select 1 from jobwright_suspended_job where id = old.id)
-begin
-    delete from jobwright_unique_key where job_id = old.id and hold <> 'period';
-end;
-
-create trigger jobwright_timer_job_unique after delete on jobwright_timer_job
-when old.options ->> 'unique' is not null
- and not exists (select 1 from jobwright_job where id = old.id)
- and not exists (select 1 from jobwright_timer_job where id = old.id)
- and not exists (select 1 from jobwright_blocked_job where id = old.id)
- and not exists (select 1 from jobwright_external_job where id = old.id)
- and not exists (select 1 from jobwright_dead_letter_job where id = old.id)
- and not exists (select 1 from jobwright_suspended_job where id = old.id)
-begin
-    delete from jobwright_unique_key where job_id = old.id and hold <> 'period';
-end;
-
-create trigger jobwright_suspended_job_unique after delete on jobwright_suspended_job
-when old.options ->> 'unique' is not null
- and not exists (select 1 from jobwright_job where id = old.id)
- and not exists (select 1 from jobwright_timer_job where id = old.id)
- and not exists (select 1 from jobwright_blocked_job where id = old.id)
- and not exists (select 1 from jobwright_external_job where id = old.id)
- and not exists (select 1 from jobwright_dead_letter_job where id = old.id)
- and not exists (select 1 from jobwright_suspended_job where id = old.id)
-begin
-    delete from jobwright_unique_key where job_id = old.id and hold <> 'period';
-end;
-
-create trigger jobwright_dead_letter_job_unique after delete on jobwright_dead_letter_job
-when old.options ->> 'unique' is not null
- and not exists (select 1 from jobwright_job where id = old.id)
- and not exists (select 1 from jobwright_timer_job where id = old.id)
- and not exists (select 1 from jobwright_blocked_job where id = old.id)
- and not exists (select 1 from jobwright_external_job where id = old.id)
- and not exists (select 1 from jobwright_dead_letter_job where id = old.id)
- and not exists (select 1 from jobwright_suspended_job where id = old.id)
 begin
     delete from jobwright_unique_key where job_id = old.id and hold <> 'period';
 end;
 
 -- ==== External workers ====
--- Jobs that were handed out through the broker to programs that know nothing of this database
--- (docs/adr/0021-external-workers-have-a-table-of-their-own.md).
-
--- A row is a hand-out. No node's heartbeat answers for it, so it has a lease of its own.
-create table jobwright_external_job (
-    seq          integer primary key,
-    -- The token that its report must name: 53 random bits.
-    version      integer not null,
-    -- Then it waits again.
-    lease_until  integer not null,
-    -- The length of the lease, as handed out.
-    lease        integer not null,
-    handed_at    integer not null,
-    created_at   integer not null,
-    id           blob not null check (length(id) = 16),
-    attempt      integer not null,
-    max_attempts integer not null,
-    rank         integer not null,
-    kind         text not null,
-    queue        text not null,
-    payload      text,
-    body         blob,
-    content_type text,
-    headers      text,
-    errors       text,
-    options      text,
-    -- As in `jobwright_job`.
-    admitted     integer not null default 0
-) strict;
-
--- Serves every statement that names jobs by id, reports above all.
-create unique index jobwright_external_job_id on jobwright_external_job (id);
--- Serves external_late.sql and external_late_check.sql, which find the leases that have run out.
-create index jobwright_external_job_lease on jobwright_external_job (lease_until);
-
--- Permits and unique keys of a hand-out are released as those of a row of `jobwright_job`.
-create trigger jobwright_external_job_free after delete on jobwright_external_job
-when old.admitted
- and not exists (select 1 from jobwright_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_external_job where id = old.id and admitted)
- and not exists (select 1 from jobwright_blocked_job where id = old.id and admitted)
-begin
-    insert into jobwright_unblock (key)
-    select key from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-    delete from jobwright_permit
-    where job_id = old.id
-      and not (old.options ->> 'ordered' is not null and key = 'g:' || (old.options ->> 'group')
-               and (exists (select 1 from jobwright_timer_job where id = old.id)
-                    or exists (select 1 from jobwright_dead_letter_job where id = old.id)
-                    or exists (select 1 from jobwright_suspended_job where id = old.id)
-                    or exists (select 1 from jobwright_blocked_job where id = old.id)));
-end;
-
-create trigger jobwright_external_job_unique after delete on jobwright_external_job
-when old.options ->> 'unique' is not null
- and not exists (select 1 from jobwright_job where id = old.id)
- and not exists (select 1 from jobwright_timer_job where id = old.id)
- and not exists (select 1 from jobwright_blocked_job where id = old.id)
- and not exists (select 1 from jobwright_external_job where id = old.id)
- and not exists (select 1 from jobwright_dead_letter_job where id = old.id)
- and not exists (select 1 from jobwright_suspended_job where id = old.id)
-begin
-    delete from jobwright_unique_key where job_id = old.id and hold <> 'period';
-end;
 
 -- The only row is the key of the tokens that external workers send back with their reports: 32 random bytes
 -- (docs/adr/0058-tokens-of-hand-outs.md).
@@ -613,7 +322,7 @@ create table jobwright_submission (
     received_at integer not null
 ) strict, without rowid;
 
--- Serves prune_submissions.sql, which removes the oldest.
+-- Serves prune_submissions, which removes the oldest.
 create index jobwright_submission_received on jobwright_submission (received_at);
 
 -- ==== Schedules ====
@@ -657,7 +366,7 @@ create table jobwright_schedule (
     check ((payload is null) <> (body is null))
 ) strict, without rowid;
 
--- Serves schedule_next.sql and schedule_due.sql: while nothing is due, they read its first entry and no more.
+-- Serves next and due of schedules.sql: while nothing is due, they read its first entry and no more.
 create index jobwright_schedule_due on jobwright_schedule (next_at) where paused = 0 and next_at is not null;
 
 -- ==== History, results, progress, audit ====
@@ -682,9 +391,9 @@ create table jobwright_history (
     error      text
 ) strict;
 
--- Serves the pages of history.sql, newest first, and prune_history.sql, which removes the oldest.
+-- Serves the pages of the history, newest first, and prune_history, which removes the oldest.
 create index jobwright_history_ended on jobwright_history (ended_at, seq);
--- Serves history.sql of one job.
+-- Serves the history of one job.
 create index jobwright_history_job on jobwright_history (job_id);
 
 -- A row is what a handler returned. It is committed with the end of its job.
@@ -696,11 +405,11 @@ create table jobwright_result (
     expires_at integer not null
 ) strict, without rowid;
 
--- Serves prune_results.sql, which removes those that have expired.
+-- Serves prune_results, which removes those that have expired.
 create index jobwright_result_expires on jobwright_result (expires_at);
 
 -- A row says how far a job has got, and from where its next attempt goes on (the checkpoint). It is written while the job runs, outside the
--- transaction of its handler. No trigger removes it with its job: that would cost all jobs, and few have any (prune_progress.sql).
+-- transaction of its handler. No trigger removes it with its job: that would cost all jobs, and few have any (prune_progress).
 create table jobwright_progress (
     job_id     blob primary key check (length(job_id) = 16),
     percent    integer check (percent between 0 and 100),
@@ -721,47 +430,21 @@ create table jobwright_audit (
     counts text not null default '{}'
 ) strict;
 
--- Serves prune_audit.sql, which removes the oldest.
+-- Serves prune_audit, which removes the oldest.
 create index jobwright_audit_at on jobwright_audit (at);
 
 -- ==== Views for people ====
 -- For people and reports. PostgreSQL's shared cursors and functions for sending by SQL have no counterpart here.
 
--- A row is a job, in whichever table it is, with its state as a word, and its id and timestamps as text.
+-- A row is a job, with its id and timestamps as text.
 create view jobwright_jobs as
-    with every as (
-        select id, seq, case when lock_owner is null then 'waiting' else 'running' end as state, kind, queue, rank,
-               attempt, max_attempts, version, created_at, null as due_at, lock_owner as owner, claimed_at,
-               null as dead_at, null as reason, payload, body, content_type, headers, errors, options, null as blocked_on
-        from jobwright_job
-        union all
-        select id, seq, 'blocked', kind, queue, rank, attempt, max_attempts, version, created_at, null, null, null,
-               null, null, payload, body, content_type, headers, errors, options, blocked_on
-        from jobwright_blocked_job
-        union all
-        select id, seq, 'external', kind, queue, rank, attempt, max_attempts, version, created_at, null, null, null,
-               null, null, payload, body, content_type, headers, errors, options, null
-        from jobwright_external_job
-        union all
-        select id, seq, 'timer', kind, queue, rank, attempt, max_attempts, version, created_at, due_at, null, null,
-               null, null, payload, body, content_type, headers, errors, options, null
-        from jobwright_timer_job
-        union all
-        select id, seq, 'suspended', kind, queue, rank, attempt, max_attempts, version, created_at, due_at, null, null,
-               null, null, payload, body, content_type, headers, errors, options, null
-        from jobwright_suspended_job
-        union all
-        select id, seq, 'dead', kind, queue, rank, attempt, max_attempts, version, created_at, null, null, null,
-               dead_at, reason, payload, body, content_type, headers, errors, options, null
-        from jobwright_dead_letter_job
-    )
     select lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-' || substr(hex(id), 13, 4) || '-'
                  || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21)) as id,
            seq, state, kind, queue, -rank as priority, attempt, max_attempts, version,
            strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1e6, 'unixepoch') as created_at,
            strftime('%Y-%m-%dT%H:%M:%fZ', due_at / 1e6, 'unixepoch') as due_at,
-           owner,
-           strftime('%Y-%m-%dT%H:%M:%fZ', claimed_at / 1e6, 'unixepoch') as claimed_at,
+           lock_owner as owner,
+           case when state = 'running' then strftime('%Y-%m-%dT%H:%M:%fZ', claimed_at / 1e6, 'unixepoch') end as claimed_at,
            strftime('%Y-%m-%dT%H:%M:%fZ', dead_at / 1e6, 'unixepoch') as dead_at,
            reason, payload, body, content_type, headers, errors, options, blocked_on
-    from every;
+    from jobwright_job;

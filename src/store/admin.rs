@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::job::{AttemptError, JobId, JobOptions, NodeId, Payload};
 
-/// The state of a job. Each state is a table of its own, except `Running`, and on PostgreSQL `Blocked`.
+/// The state of a job. On SQLite it is a column; on PostgreSQL each state is a table of its own, except `Running` and `Blocked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum JobState {
     /// In `job`, claimable.
     Waiting,
-    /// Blocked on a key: its group or a limit is taken, or a rule pauses it. In `job` on PostgreSQL, in `blocked_job` on SQLite.
+    /// Blocked on a key: its group or a limit is taken, or a rule pauses it. In `job`.
     Blocked,
     /// In `job`, owned by a node.
     Running,

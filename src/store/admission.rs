@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A job needs permits: one for its group, and one for each limit that covers it. A job that can't have them all is blocked on one *key*, that of
-//! the first permit it lacks. PostgreSQL keeps it in `job`, with the key in `blocked_on`; SQLite keeps it in a table of its own, `blocked_job`.
+//! the first permit it lacks. It stays in `job`, with the key in `blocked_on`.
 //!
 //! Whatever releases a permit writes an *unblock* for its key. An *admission pass* reads only the unblocked keys, and for each only the best jobs
 //! blocked on it: for a hundred thousand jobs of one group it reads one row. A database makes one admission pass at a time, so a free permit is never

@@ -11,8 +11,8 @@
 //!   alive.
 //! * An outcome names a [`Fence`](crate::Fence) and the node, and changes nothing unless both are current.
 //! * The database's clock and sequence alone decide about ownership, due dates, leases and order.
-//! * A job is in exactly one of the tables `job`, `blocked_job` (SQLite only), `external_job`, `timer_job`, `suspended_job` and
-//!   `dead_letter_job`, or gone.
+//! * A job is in exactly one of the tables `job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone. On SQLite it has
+//!   exactly one state in the table `job`, or is gone.
 
 mod admin;
 pub(crate) mod admission;

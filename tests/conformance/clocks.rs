@@ -27,8 +27,10 @@ fn ahead(schedule: &ScheduleInfo) -> Duration {
     schedule.next_at.unwrap().duration_since(Timestamp::now()).try_into().unwrap_or_default()
 }
 
+/// Repairs what the clock wrote. SQLite has the jobs of all states in one table, so the tables of states count as `job` here.
 async fn right(store: &Jobs) -> Vec<(String, u64)> {
-    store.repair_clock().await.unwrap().into_iter().map(|ahead| (ahead.what, ahead.rows)).collect()
+    let table = |what: String| what.replace("external_job.", "job.").replace("timer_job.", "job.");
+    store.repair_clock().await.unwrap().into_iter().map(|ahead| (table(ahead.what), ahead.rows)).collect()
 }
 
 fn found(what: &str, rows: u64) -> Vec<(String, u64)> {
@@ -163,7 +165,7 @@ pub(crate) async fn a_lease_of_an_external_worker_ends<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let out = external(&store, Duration::from_millis(300)).await;
     db.write_ahead(YEAR).await;
-    assert_eq!(right(&store).await, found("external_job.lease_until", 1));
+    assert_eq!(right(&store).await, found("job.lease_until", 1));
     eventually(Duration::from_secs(10), async || store.expire_external(10).await.unwrap().waiting == 1).await;
     assert_eq!(store.state(out.id).await, Some(JobState::Waiting));
     assert_eq!(right(&store).await, []);
@@ -175,7 +177,7 @@ pub(crate) async fn an_extended_lease_ends<T: SqlDb>(db: &T) {
     let out = external(&store, HOUR).await;
     let extension = Extension { fence: out.fence(), lease: Some(YEAR) };
     assert_eq!(store.extend_external(&[extension]).await.unwrap(), [out.id]);
-    assert_eq!(right(&store).await, found("external_job.lease_until", 1));
+    assert_eq!(right(&store).await, found("job.lease_until", 1));
     assert_eq!(right(&store).await, []);
     assert_eq!(store.expire_external(10).await.unwrap().total(), 0, "nothing was taken from its worker");
 }
@@ -204,7 +206,7 @@ pub(crate) async fn another_attempt_is_made<T: SqlDb>(db: &T) {
     let claimed = store.take_one(node).await;
     store.fail(node, &claimed, Duration::from_secs(60), "no").await;
     db.write_ahead(YEAR).await;
-    assert_eq!(right(&store).await, found("timer_job.due_at", 1));
+    assert_eq!(right(&store).await, found("job.due_at", 1));
     assert_eq!(right(&store).await, [], "once");
     assert_eq!(store.promote().await, 0);
     db.pass(Duration::from_secs(62)).await;

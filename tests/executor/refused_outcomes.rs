@@ -68,23 +68,27 @@ const REFUSE: &str = "create or replace function {schema}.refuse() returns trigg
 #[cfg(feature = "sqlite")]
 impl Refusing for SqliteDb {
     async fn refuse_into(&self, table: &str, id: JobId) {
+        let state = table.trim_end_matches("_job");
         let sql = format!(
-            "create trigger refuse_{table} before insert on jobwright_{table} when new.id = x'{}' begin select raise(abort, '{REFUSED}'); end",
+            "create trigger refuse_{state} before update on jobwright_job when new.id = x'{}' and new.state = '{state}'
+             begin select raise(abort, '{REFUSED}'); end",
             id.as_uuid().simple()
         );
         self.connection().execute_batch(&sql).unwrap();
     }
 
     async fn refuse_the_end(&self, id: JobId) {
+        let id = id.as_uuid().simple();
         let sql = format!(
-            "create trigger refuse_end before delete on jobwright_job when old.id = x'{}' begin select raise(abort, '{REFUSED}'); end",
-            id.as_uuid().simple()
+            "create trigger refuse_removal before delete on jobwright_job when old.id = x'{id}' begin select raise(abort, '{REFUSED}'); end;
+             create trigger refuse_end before update on jobwright_job
+             when old.id = x'{id}' and old.state = 'running' and new.state in ('timer', 'dead') begin select raise(abort, '{REFUSED}'); end"
         );
         self.connection().execute_batch(&sql).unwrap();
     }
 
     async fn allow_the_end(&self) {
-        self.connection().execute_batch("drop trigger refuse_end").unwrap();
+        self.connection().execute_batch("drop trigger refuse_end; drop trigger refuse_removal").unwrap();
     }
 
     async fn refuse_claims(&self) {

@@ -93,15 +93,9 @@ impl TestDb for SqliteDb {
     }
 
     async fn suspend(&self, id: JobId) {
-        let columns = "seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, \
-                       headers, errors, options";
         let id = blob(id);
         self.raw(format!(
-            "begin immediate;
-             insert into jobwright_suspended_job (suspended_at, {columns})
-             select created_at, {columns} from jobwright_job where id = {id} and lock_owner is null;
-             delete from jobwright_job where id = {id} and lock_owner is null;
-             commit"
+            "update jobwright_job set state = 'suspended', suspended_at = created_at where id = {id} and state = 'waiting'"
         ))
         .await;
     }
@@ -117,9 +111,7 @@ impl TestDb for SqliteDb {
 
     async fn date_back(&self, id: JobId, by: Duration) {
         let by = by.as_micros();
-        for table in ["jobwright_job", "jobwright_blocked_job"] {
-            self.raw(format!("update {table} set created_at = created_at - {by} where id = {}", blob(id))).await;
-        }
+        self.raw(format!("update jobwright_job set created_at = created_at - {by} where id = {}", blob(id))).await;
     }
 
     async fn end_lease(&self, node: NodeId) {
@@ -133,8 +125,7 @@ impl TestDb for SqliteDb {
 
     async fn clear(&self) {
         self.raw(
-            "begin immediate; delete from jobwright_job; delete from jobwright_blocked_job; delete from jobwright_timer_job;
-             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job; delete from jobwright_terminating_handler;
+            "begin immediate; delete from jobwright_job; delete from jobwright_terminating_handler;
              delete from jobwright_submission; delete from jobwright_schedule; delete from jobwright_node;
              delete from jobwright_unique_key; delete from jobwright_rate_log; delete from jobwright_unblock; commit",
         )
@@ -171,10 +162,9 @@ impl SqlDb for SqliteDb {
 
     async fn spoil(&self, id: JobId) {
         let id = id.as_uuid().simple();
-        for table in ["jobwright_job", "jobwright_blocked_job"] {
-            let set = "errors = cast(x'ff' as text), headers = '[]', options = json_set(coalesce(options, '{}'), '$.tenant', 5)";
-            self.raw(format!("update {table} set {set} where id = x'{id}'")).await;
-        }
+        let set =
+            "errors = cast(x'ff' as text), headers = '[]', options = json_set(coalesce(options, '{}'), '$.tenant', 5)";
+        self.raw(format!("update jobwright_job set {set} where id = x'{id}'")).await;
     }
 
     /// There are none.
@@ -186,10 +176,11 @@ impl SqlDb for SqliteDb {
 
     async fn refuse(&self, id: JobId) {
         let id = id.as_uuid().simple();
-        let create = format!(
-            "create trigger refuse before insert on jobwright_job when new.id = x'{id}' begin select raise(abort, 'refused'); end"
-        );
-        self.raw(create).await;
+        let when = format!("new.id = x'{id}' and new.state = 'waiting'");
+        self.raw(format!(
+            "create trigger refuse before update on jobwright_job when {when} begin select raise(abort, 'refused'); end"
+        ))
+        .await;
     }
 
     async fn lose_rules(&self) {
@@ -207,16 +198,10 @@ impl SqlDb for SqliteDb {
 
     async fn pass(&self, by: Duration) {
         let by = by.as_micros();
-        let lives: String = ["job", "blocked_job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
-            .map(|table| {
-                let sooner = format!("json_set(options, '$.expires', (options ->> 'expires') - {by})");
-                format!("update jobwright_{table} set options = {sooner} where options ->> 'expires' is not null;")
-            })
-            .concat();
+        let sooner = format!("json_set(options, '$.expires', (options ->> 'expires') - {by})");
         self.raw(format!(
-            "begin immediate; {lives}
-             update jobwright_timer_job set due_at = due_at - {by};
-             update jobwright_suspended_job set due_at = due_at - {by};
+            "begin immediate; update jobwright_job set options = {sooner} where options ->> 'expires' is not null;
+             update jobwright_job set due_at = due_at - {by} where due_at is not null;
              update jobwright_unblock set unblock_at = unblock_at - {by};
              update jobwright_rate_log set at = at - {by};
              update jobwright_unique_key set taken_at = taken_at - {by}, expires_at = expires_at - {by};
@@ -230,20 +215,16 @@ impl SqlDb for SqliteDb {
     async fn write_ahead(&self, by: Duration) {
         let later = jiff::SignedDuration::try_from(by).unwrap();
         let by = by.as_micros();
-        let lives: String = ["job", "blocked_job", "timer_job"]
-            .map(|table| {
-                let later = format!("json_set(options, '$.expires', (options ->> 'expires') + {by})");
-                format!("update jobwright_{table} set options = {later} where options ->> 'expires' is not null;")
-            })
-            .concat();
         let failed = Timestamp::now().checked_add(later).unwrap();
         self.raw(format!(
-            "begin immediate; {lives}
-             update jobwright_timer_job set errors = json_set(errors, '$[#-1].at', '{failed}') where errors is not null;
-             update jobwright_job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, visible_at = visible_at + {by};
-             update jobwright_blocked_job set created_at = created_at + {by};
-             update jobwright_timer_job set created_at = created_at + {by}, due_at = due_at + {by};
-             update jobwright_external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
+            "begin immediate;
+             update jobwright_job set options = json_set(options, '$.expires', (options ->> 'expires') + {by})
+             where options ->> 'expires' is not null and state in ('waiting', 'running', 'blocked', 'timer');
+             update jobwright_job set errors = json_set(errors, '$[#-1].at', '{failed}') where errors is not null and state = 'timer';
+             update jobwright_job
+             set created_at = created_at + {by}, claimed_at = claimed_at + {by}, visible_at = visible_at + {by}, lease_until = lease_until + {by},
+                 due_at = due_at + {by}
+             where state not in ('suspended', 'dead');
              update jobwright_unblock set unblock_at = unblock_at + {by};
              update jobwright_rate_log set at = at + {by};
              update jobwright_unique_key set taken_at = taken_at + {by}, expires_at = expires_at + {by};
@@ -265,7 +246,7 @@ impl SqlDb for SqliteDb {
     async fn admitted(&self) -> BTreeSet<JobId> {
         let connection = self.connection();
         let mut statement = connection
-            .prepare("select id from jobwright_job where admitted union select id from jobwright_external_job where admitted")
+            .prepare("select id from jobwright_job where admitted and state in ('waiting', 'running', 'external')")
             .unwrap();
         let ids = statement.query_map([], |row| row.get::<_, [u8; 16]>(0)).unwrap();
         ids.map(|id| uuid::Uuid::from_bytes(id.unwrap()).into()).collect()

@@ -37,8 +37,8 @@ pub(crate) fn insert(connection: &Connection, jobs: usize) -> Result<()> {
 /// Claims and removes in batches, each step its own transaction.
 pub(crate) fn empty(connection: &Connection) -> Result<()> {
     let mut claim = connection.prepare(&format!(
-        "update jobwright_job set lock_owner = 1, claimed_at = 0, version = version + 1, attempt = attempt + 1 \
-         where seq in (select seq from jobwright_job where lock_owner is null and queue = '{QUEUE}' \
+        "update jobwright_job set state = 'running', lock_owner = 1, claimed_at = 0, version = version + 1, attempt = attempt + 1 \
+         where seq in (select seq from jobwright_job where state = 'waiting' and queue = '{QUEUE}' \
                        order by rank, seq limit {BATCH}) returning seq, id, payload"
     ))?;
     let mut remove = connection.prepare("delete from jobwright_job where seq = ? and lock_owner = 1")?;

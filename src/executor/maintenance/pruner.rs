@@ -140,8 +140,8 @@ mod tests {
         let at = "(unixepoch() - ?1 * 86400) * 1000000";
         for age in ages {
             let dead = format!(
-                "insert into jobwright_dead_letter_job (seq, version, dead_at, created_at, id, attempt, max_attempts, rank, kind, queue, reason)
-                 values (?1, 1, {at}, {at}, randomblob(16), 1, 1, 1, 'k', 'q', 'no')"
+                "insert into jobwright_job (seq, state, version, dead_at, created_at, id, attempt, max_attempts, rank, kind, queue, reason, payload)
+                 values (?1, 'dead', 1, {at}, {at}, randomblob(16), 1, 1, 1, 'k', 'q', 'no', '1')"
             );
             file.execute(&dead, [age]).unwrap();
             let audit =
@@ -153,7 +153,7 @@ mod tests {
         let rows = |sql: &str| -> Vec<i64> {
             file.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
         };
-        let dead = rows("select seq from jobwright_dead_letter_job order by 1");
+        let dead = rows("select seq from jobwright_job order by 1");
         let audit = rows("select id from jobwright_audit order by 1");
         let counted = counters.snapshot(0);
         assert_eq!(counted.dead_letters_removed, (ages.len() - dead.len()) as u64);

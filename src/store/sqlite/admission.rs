@@ -6,35 +6,33 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::error::Work;
-use super::rows::{Micros, blocking_options, count, job_id, rank};
+use super::rows::{Micros, blocking_options, count, job_id, name_list, rank};
+use super::rules::TAKE_PERMIT;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Starts, Unblocked, Usage, Wait, plan};
 use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::sections::section;
 
-const ADMIT_CHECK: &str = include_str!("sql/admit_check.sql");
-const TAKE_UNBLOCKS: &str = include_str!("sql/take_unblocks.sql");
-const BLOCKED_SHARES: &str = include_str!("sql/blocked_shares.sql");
-const BLOCKED_ON_KEY: &str = include_str!("sql/blocked_on_key.sql");
-const HOLDER_BLOCKED_ON_KEY: &str = include_str!("sql/holder_blocked_on_key.sql");
-static COVERED_WAITING: Statement = statement!("sql/covered_waiting.sql");
-const PERMITS_OF_KEY: &str = include_str!("sql/permits_of_key.sql");
-const PERMITS_OF_JOB: &str = include_str!("sql/permits_of_job.sql");
-const STARTS_OF_RATE: &str = include_str!("sql/starts_of_rate.sql");
-static BLOCKED_TO_JOB: Statement = statement!("sql/blocked_to_job.sql");
-const REMOVE_BLOCKED: &str = include_str!("sql/remove_blocked.sql");
-const MARK_ADMITTED: &str = include_str!("sql/mark_admitted.sql");
-const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
-const TURN_BLOCKED: &str = include_str!("sql/turn_blocked.sql");
-static JOB_TO_BLOCKED: Statement = statement!("sql/job_to_blocked.sql");
-const REMOVE_WAITING: &str = include_str!("sql/remove_waiting.sql");
-const ADD_STARTS: &str = include_str!("sql/add_starts.sql");
-const COUNT_STARTS: &str = include_str!("sql/count_starts.sql");
-const WRITE_UNBLOCK: &str = include_str!("sql/write_unblock.sql");
-const PRUNE_RATE_LOG: &str = include_str!("sql/prune_rate_log.sql");
-const PERMIT_FAULTS: &str = include_str!("sql/permit_faults.sql");
-const OVERDUE_UNBLOCKS: &str = include_str!("sql/overdue_unblocks.sql");
+const SQL: &str = include_str!("admission.sql");
+const ADMIT_CHECK: &str = section(SQL, "admit_check");
+const TAKE_UNBLOCKS: &str = section(SQL, "take_unblocks");
+const BLOCKED_SHARES: &str = section(SQL, "blocked_shares");
+const BLOCKED_ON_KEY: &str = section(SQL, "blocked_on_key");
+const HOLDER_BLOCKED_ON_KEY: &str = section(SQL, "holder_blocked_on_key");
+static COVERED_WAITING: Statement = statement!(SQL, "covered_waiting");
+const PERMITS_OF_KEY: &str = section(SQL, "permits_of_key");
+const PERMITS_OF_JOB: &str = section(SQL, "permits_of_job");
+const STARTS_OF_RATE: &str = section(SQL, "starts_of_rate");
+const ADMIT: &str = section(SQL, "admit");
+const BLOCK: &str = section(SQL, "block");
+const ADD_STARTS: &str = section(SQL, "add_starts");
+const COUNT_STARTS: &str = section(SQL, "count_starts");
+pub(super) const WRITE_UNBLOCK: &str = section(SQL, "write_unblock");
+const PRUNE_RATE_LOG: &str = section(SQL, "prune_rate_log");
+static PERMIT_FAULTS: Statement = statement!(SQL, "permit_faults");
+const OVERDUE_UNBLOCKS: &str = section(SQL, "overdue_unblocks");
 
 /// How many blocking keys one admission pass reads.
 const MAX_KEYS: usize = 1000;
@@ -62,11 +60,7 @@ impl Shared {
         if !open && (!limited || request.queues.is_empty()) {
             return Ok(Admitted { next, limited, aging, ..Admitted::default() });
         }
-        let kinds = request
-            .kinds
-            .map(serde_json::to_string)
-            .transpose()
-            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
+        let kinds = request.kinds.map(name_list).transpose()?;
         let (limit, queues) = (request.limit, request.queues.to_vec());
         let round = AdmissionPass { limit, queues, kinds };
         let admitted = self.write("admit jobs", move |connection, now| round.run(connection, now)).await?;
@@ -83,7 +77,7 @@ impl Shared {
 
     pub(super) async fn permit_faults(&self) -> Result<Vec<String>> {
         self.query("check the permits", |connection, _| {
-            let mut statement = connection.prepare_cached(PERMIT_FAULTS)?;
+            let mut statement = connection.prepare_cached(&PERMIT_FAULTS)?;
             Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
         })
         .await
@@ -222,20 +216,20 @@ fn apply(connection: &Connection, plan: &Plan, now: Micros) -> rusqlite::Result<
     let (mut jobs, mut queues) = (0, BTreeSet::new());
     for admit in &plan.admit {
         let id = named_params! { ":id": admit.id.as_uuid().as_bytes() };
-        let start: &str = if admit.state == CandidateState::Blocked { &BLOCKED_TO_JOB } else { MARK_ADMITTED };
-        let queue: Option<String> = connection.prepare_cached(start)?.query_row(id, |row| row.get(0)).optional()?;
-        // The old row is deleted last: the trigger then sees that the job only moved, and releases nothing.
+        let queue: Option<String> = connection.prepare_cached(ADMIT)?.query_row(id, |row| row.get(0)).optional()?;
         for key in &admit.keys {
             take.execute(named_params! { ":id": admit.id.as_uuid().as_bytes(), ":key": key })?;
-        }
-        if admit.state == CandidateState::Blocked {
-            connection.prepare_cached(REMOVE_BLOCKED)?.execute(id)?;
         }
         jobs += u64::from(queue.is_some());
         queues.extend(queue);
     }
-    for wait in &plan.wait {
-        turn(connection, wait)?;
+    for Wait { id, blocked_on, share, hold, .. } in &plan.wait {
+        let id = id.as_uuid().as_bytes();
+        let params = named_params! { ":id": id, ":blocked_on": blocked_on, ":share": share, ":hold": hold.is_some() };
+        connection.prepare_cached(BLOCK)?.execute(params)?;
+        if let Some(key) = hold {
+            take.execute(named_params! { ":id": id, ":key": key })?;
+        }
     }
     for Starts { key, n, part } in &plan.rates {
         let n = i64::try_from(*n).unwrap_or(i64::MAX);
@@ -250,25 +244,4 @@ fn apply(connection: &Connection, plan: &Plan, now: Micros) -> rusqlite::Result<
         connection.prepare_cached(WRITE_UNBLOCK)?.execute(params)?;
     }
     Ok(Admitted { jobs, queues: queues.into_iter().collect(), ..Admitted::default() })
-}
-
-fn turn(connection: &Connection, wait: &Wait) -> rusqlite::Result<()> {
-    let Wait { id, state, blocked_on, share, hold } = wait;
-    let id = id.as_uuid().as_bytes();
-    match state {
-        CandidateState::Blocked => {
-            let params =
-                named_params! { ":id": id, ":blocked_on": blocked_on, ":share": share, ":hold": hold.is_some() };
-            connection.prepare_cached(TURN_BLOCKED)?.execute(params)?;
-            if let Some(key) = hold {
-                connection.prepare_cached(TAKE_PERMIT)?.execute(named_params! { ":id": id, ":key": key })?;
-            }
-        }
-        CandidateState::Waiting => {
-            let params = named_params! { ":id": id, ":blocked_on": blocked_on, ":share": share };
-            connection.prepare_cached(&JOB_TO_BLOCKED)?.execute(params)?;
-            connection.prepare_cached(REMOVE_WAITING)?.execute(named_params! { ":id": id })?;
-        }
-    }
-    Ok(())
 }

@@ -5,10 +5,11 @@ use rusqlite::named_params;
 use super::rows::{Micros, count};
 use super::shared::Shared;
 use crate::error::Result;
+use crate::store::sections::section;
 
-const AGING_QUEUES: &str = include_str!("sql/aging_queues.sql");
-const AGE_WAITING: &str = include_str!("sql/age_waiting.sql");
-const AGE_BLOCKED: &str = include_str!("sql/age_blocked.sql");
+const SQL: &str = include_str!("aging.sql");
+const AGING_QUEUES: &str = section(SQL, "aging_queues");
+const AGE: &str = section(SQL, "age");
 
 impl Shared {
     pub(super) async fn age_jobs(&self, limit: usize) -> Result<u64> {
@@ -24,13 +25,11 @@ impl Shared {
             return Ok(0);
         }
         self.write(tried, move |connection, now| {
+            let mut statement = connection.prepare_cached(AGE)?;
             let mut raised = 0;
             for (queue, aging) in queues {
-                for sql in [AGE_WAITING, AGE_BLOCKED] {
-                    let params =
-                        named_params! { ":queue": queue, ":aging": aging, ":now": now, ":limit": count(limit) };
-                    raised += connection.prepare_cached(sql)?.execute(params)? as u64;
-                }
+                let params = named_params! { ":queue": queue, ":aging": aging, ":now": now, ":limit": count(limit) };
+                raised += statement.execute(params)? as u64;
             }
             Ok(raised)
         })

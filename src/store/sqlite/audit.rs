@@ -8,11 +8,13 @@ use super::error::Work;
 use super::rows::{Micros, broken, count, timestamp};
 use super::shared::Shared;
 use crate::error::Result;
+use crate::store::sections::section;
 use crate::store::{AffectedJobs, AuditEntry, AuditFilter, AuditNote};
 
-const AUDIT: &str = include_str!("sql/audit.sql");
-const AUDIT_WRITE: &str = include_str!("sql/audit_write.sql");
-const AUDIT_COUNT: &str = include_str!("sql/audit_count.sql");
+const SQL: &str = include_str!("audit.sql");
+const AUDIT: &str = section(SQL, "audit");
+const AUDIT_WRITE: &str = section(SQL, "audit_write");
+const AUDIT_COUNT: &str = section(SQL, "audit_count");
 
 /// Writes an entry if there is a name to record, and returns its number.
 pub(super) fn write(

@@ -7,17 +7,17 @@ use rusqlite::named_params;
 use super::history::Memory;
 use super::job_columns::JobPositions;
 use super::nodes::may_own;
-use super::rows::count;
-use super::settle::dead_letter_unreadable;
+use super::rows::{count, name_list};
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::store::{ClaimRequest, ScanRange};
 
-static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
-static CLAIM: Statement = statement!("sql/claim.sql");
+const SQL: &str = include_str!("claim.sql");
+static CLAIM_CHECK: Statement = statement!(SQL, "claim_check");
+static CLAIM: Statement = statement!(SQL, "claim");
 
 /// How long a claim that meets nothing but rows that can't be read goes on: whoever sends many of them must not make a queue look empty.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -59,11 +59,7 @@ impl Shared {
         let (node, claim) = (request.node.0, request.claim.get());
         let (queue, limit) = (request.queue.to_owned(), count(request.limit));
         let Arms { rank, after, until, worse } = Arms::of(&request.range);
-        let kinds = request
-            .kinds
-            .map(serde_json::to_string)
-            .transpose()
-            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
+        let kinds = request.kinds.map(name_list).transpose()?;
 
         let (include_hidden, keep) = (request.include_hidden, self.history.keep);
         let looked_for = (queue.clone(), kinds.clone());
@@ -93,7 +89,7 @@ impl Shared {
             loop {
                 let (jobs, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
                 for row in &unreadable {
-                    dead_letter_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
+                    row.bury(connection, NodeId(node), Memory { keep, now })?;
                 }
                 if !jobs.is_empty() || unreadable.is_empty() || began.elapsed() > PATIENCE {
                     return Ok(jobs);

@@ -1,52 +1,53 @@
 //! Repairs what a clock that ran ahead wrote: see `store::clock`.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rusqlite::{Connection, ToSql, named_params};
 
 use super::rows::{Micros, count, micros};
 use super::shared::Shared;
+use super::statements::render;
 use crate::error::Result;
 use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
+use crate::store::sections::section;
 use crate::store::{MAX_HIDDEN, SkewedRows};
 
-const CLOCK_SKEW: &str = include_str!("sql/clock_skew.sql");
+const SQL: &str = include_str!("clock.sql");
+const CLOCK_SKEW: &str = section(SQL, "clock_skew");
 
-/// A repair: its name, the statements that find and fix its rows, and the limit that it uses, if any.
+/// A repair: its name, the statements that find its rows and set them right, and the limit that these use, if any.
 struct Repair {
     what: &'static str,
-    find: &'static str,
-    right: &'static str,
-    longest: Option<Longest>,
-}
-
-enum Longest {
-    Lease,
-    Farthest,
+    find: String,
+    right: String,
+    longest: Option<Micros>,
 }
 
 macro_rules! repair {
-    ($what:literal, $name:literal, $longest:expr) => {
+    ($what:literal, $find:expr, $right:expr, $longest:expr) => {
         Repair {
             what: $what,
-            find: include_str!(concat!("sql/skewed_", $name, ".sql")),
-            right: include_str!(concat!("sql/repair_", $name, ".sql")),
+            find: render(&section(SQL, "find").replace("{skewed}", $find)),
+            right: render(&$right.replace("{skewed}", $find)),
             longest: $longest,
         }
     };
 }
 
-const REPAIRS: [Repair; 8] = [
-    repair!("unblock.unblock_at", "unblocks", None),
-    repair!("rate_log.at", "rates", None),
-    repair!("external_job.lease_until", "leases", Some(Longest::Lease)),
-    repair!("job.options.expires", "lives", Some(Longest::Farthest)),
-    repair!("blocked_job.options.expires", "blocked_lives", Some(Longest::Farthest)),
-    repair!("timer_job.options.expires", "timer_lives", Some(Longest::Farthest)),
-    repair!("timer_job.due_at", "retries", Some(Longest::Farthest)),
-    repair!("unique_key.expires_at", "uniques", Some(Longest::Farthest)),
-];
+static REPAIRS: LazyLock<[Repair; 6]> = LazyLock::new(|| {
+    let farthest = Some(count(FARTHEST));
+    let lease = Some(micros(LONGEST_LEASE));
+    [
+        repair!("unblock.unblock_at", section(SQL, "skewed_unblocks"), section(SQL, "repair_unblocks"), None),
+        repair!("rate_log.at", section(SQL, "skewed_rates"), section(SQL, "repair_rates"), None),
+        repair!("job.lease_until", section(SQL, "skewed_leases"), section(SQL, "repair_leases"), lease),
+        repair!("job.options.expires", section(SQL, "skewed_lives"), section(SQL, "repair_lives"), farthest),
+        repair!("job.due_at", section(SQL, "skewed_retries"), section(SQL, "repair_retries"), farthest),
+        repair!("unique_key.expires_at", section(SQL, "skewed_uniques"), section(SQL, "repair_uniques"), farthest),
+    ]
+});
 
 impl Shared {
     /// Checks on a reader first, so that finding nothing takes no write lock.
@@ -61,7 +62,7 @@ impl Shared {
         }
         self.write(tried, move |connection, now| {
             let found = find(connection, now)?;
-            for repair in &REPAIRS {
+            for repair in REPAIRS.iter() {
                 repair.repair_clock(connection, now)?;
             }
             Ok(found)
@@ -89,20 +90,19 @@ impl Repair {
     fn with_params<T>(&self, now: Micros, run: impl FnOnce(&[(&str, &dyn ToSql)]) -> T) -> T {
         match self.longest {
             None => run(named_params! { ":now": now }),
-            Some(Longest::Lease) => run(named_params! { ":now": now, ":longest": micros(LONGEST_LEASE) }),
-            Some(Longest::Farthest) => run(named_params! { ":now": now, ":longest": count(FARTHEST) }),
+            Some(longest) => run(named_params! { ":now": now, ":longest": longest }),
         }
     }
 
     fn find(&self, connection: &Connection, now: Micros) -> rusqlite::Result<Option<SkewedRows>> {
-        let mut statement = connection.prepare_cached(self.find)?;
+        let mut statement = connection.prepare_cached(&self.find)?;
         let (rows, farthest): (i64, Micros) =
             self.with_params(now, |params| statement.query_row(params, |row| Ok((row.get("n")?, row.get("far")?))))?;
         Ok((rows > 0).then(|| ahead(self.what, rows, farthest)))
     }
 
     fn repair_clock(&self, connection: &Connection, now: Micros) -> rusqlite::Result<usize> {
-        let mut statement = connection.prepare_cached(self.right)?;
+        let mut statement = connection.prepare_cached(&self.right)?;
         self.with_params(now, |params| statement.execute(params))
     }
 }

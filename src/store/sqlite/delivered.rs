@@ -7,15 +7,17 @@ use rusqlite::{OptionalExtension, named_params};
 use super::history::Memory;
 use super::job_columns::JobPositions;
 use super::nodes::may_own;
-use super::settle::dead_letter_unreadable;
+use super::rows::name_list;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use super::unreadable::sort_out;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
+use crate::store::sections::section;
 
-static CLAIM_DELIVERED: Statement = statement!("sql/claim_delivered.sql");
-const UNHIDE: &str = include_str!("sql/unhide.sql");
+const SQL: &str = include_str!("delivered.sql");
+static CLAIM_DELIVERED: Statement = statement!(SQL, "claim_delivered");
+const UNHIDE: &str = section(SQL, "unhide");
 
 impl Shared {
     pub(super) async fn claim_delivered(
@@ -28,10 +30,7 @@ impl Shared {
         if deliveries.is_empty() {
             return Ok(Vec::new());
         }
-        let kinds = kinds
-            .map(serde_json::to_string)
-            .transpose()
-            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
+        let kinds = kinds.map(name_list).transpose()?;
         let (deliveries, keep) = (deliveries.to_vec(), self.history.keep);
         self.write("claim delivered jobs", move |connection, now| {
             may_own(connection, node)?;
@@ -46,7 +45,7 @@ impl Shared {
                 let (taken, unreadable) = sort_out(&columns, &mut statement.query(params)?)?;
                 jobs.extend(taken);
                 for row in &unreadable {
-                    dead_letter_unreadable(connection, node, row, Memory { keep, now })?;
+                    row.bury(connection, node, Memory { keep, now })?;
                 }
             }
             jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));

@@ -3,34 +3,36 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Statement, ToSql};
+use rusqlite::{Connection, Row, Statement, ToSql};
 
 use super::error::Work;
-use super::history::SourceTable;
-use super::rows::{Micros, id_list};
-use crate::store::{AffectedJobs, HistoryOutcome, JobFilter, JobState};
+use super::rows::id_list;
+use crate::store::sections::section;
+use crate::store::{AffectedJobs, JobFilter, JobState};
 
-const COUNT: &str = include_str!("sql/count.sql");
+const SQL: &str = include_str!("filter.sql");
+const COUNT: &str = section(SQL, "count");
 
-/// Returns where the jobs of a state are: their table, and a condition on its rows.
+/// Returns the condition of a state, and the index to use if no ids are given. Without it SQLite might look for a few rows in the order of `seq`,
+/// among a million waiting ones.
 fn place(state: JobState) -> (&'static str, &'static str) {
     match state {
-        JobState::Waiting => ("jobwright_job", "lock_owner is null"),
-        JobState::Blocked => ("jobwright_blocked_job", "true"),
-        JobState::Running => ("jobwright_job", "lock_owner is not null"),
-        JobState::External => ("jobwright_external_job", "true"),
-        JobState::Timer => ("jobwright_timer_job", "true"),
-        JobState::Suspended => ("jobwright_suspended_job", "true"),
-        JobState::Dead => ("jobwright_dead_letter_job", "true"),
+        JobState::Running => ("lock_owner is not null", " indexed by jobwright_job_owned"),
+        JobState::External => ("lease_until is not null", " indexed by jobwright_job_lease"),
+        JobState::Waiting => ("state = 'waiting'", ""),
+        JobState::Timer => ("state = 'timer'", ""),
+        JobState::Blocked => ("state = 'blocked'", ""),
+        JobState::Suspended => ("state = 'suspended'", ""),
+        JobState::Dead => ("state = 'dead'", ""),
     }
 }
 
 /// A filter as SQL. The statement contains only the conditions that are set, so that an index can serve them.
 pub(super) struct Filter {
-    pub(super) states: Vec<JobState>,
+    states: Vec<JobState>,
     clause: String,
     /// See [`id_list`].
-    pub(super) ids: Option<String>,
+    ids: Option<String>,
     asked: JobFilter,
 }
 
@@ -71,14 +73,70 @@ impl Filter {
         Self { states, clause, ids, asked: filter.clone() }
     }
 
-    /// Returns the statement for one state.
-    pub(super) fn sql(&self, template: &str, state: JobState) -> String {
-        let (table, rows) = place(state);
-        template.replace("{filter}", &format!("{rows}{}", self.clause)).replace("{table}", table)
+    /// Returns the condition on jobs of all its states, for a filter that names ids.
+    fn condition(&self) -> String {
+        let states: Vec<String> = self.states.iter().map(|state| format!("'{state}'")).collect();
+        format!("state in ({}){}", states.join(", "), self.clause)
     }
 
-    /// Binds the filter's values that the statement uses.
-    pub(super) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+    /// Returns a query that has one arm for each state, so that the index of that state can serve it; `None` if there is no state. The template names
+    /// the condition (`{filter}`) and may name the state.
+    fn arms(&self, template: &str) -> Option<String> {
+        let arm = |state: &JobState| {
+            let (condition, index) = place(*state);
+            let index = if self.ids.is_none() { index } else { "" };
+            template
+                .replace("{filter}", &format!("{condition}{}", self.clause))
+                .replace("{state}", state.as_str())
+                .replace("from jobwright_job", &format!("from jobwright_job{index}"))
+        };
+        let arms: Vec<String> = self.states.iter().map(arm).collect();
+        (!arms.is_empty()).then(|| arms.join("\nunion all\n"))
+    }
+
+    /// Runs a query with an arm for each state, and then `rest`, and reads its rows.
+    pub(super) fn query<T>(
+        &self,
+        connection: &Connection,
+        (arm, rest): (&str, &str),
+        values: &[(&str, &dyn ToSql)],
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
+        let Some(arms) = self.arms(arm) else { return Ok(Vec::new()) };
+        let mut statement = connection.prepare_cached(&format!("{arms}\n{rest}"))?;
+        self.bind(&mut statement, values)?;
+        statement.raw_query().mapped(read).collect()
+    }
+
+    /// Runs a statement on the jobs of all its states. The template names the condition (`{filter}`).
+    pub(super) fn execute(
+        &self,
+        connection: &Connection,
+        template: &str,
+        values: &[(&str, &dyn ToSql)],
+    ) -> rusqlite::Result<()> {
+        if self.states.is_empty() {
+            return Ok(());
+        }
+        let mut statement = connection.prepare_cached(&template.replace("{filter}", &self.condition()))?;
+        self.bind(&mut statement, values)?;
+        statement.raw_execute().map(drop)
+    }
+
+    /// Counts the jobs of each state. States without jobs are left out.
+    pub(super) fn count(&self, connection: &Connection) -> Work<AffectedJobs> {
+        let read = |row: &Row<'_>| Ok((row.get::<_, String>("state")?, row.get::<_, i64>("jobs")?));
+        let mut affected = AffectedJobs::default();
+        for (state, jobs) in self.query(connection, (COUNT, ""), &[], read)? {
+            if jobs > 0 {
+                affected.0.insert(state.parse()?, jobs.unsigned_abs());
+            }
+        }
+        Ok(affected)
+    }
+
+    /// Binds the filter's values and others, those that the statement uses.
+    fn bind(&self, statement: &mut Statement<'_>, others: &[(&str, &dyn ToSql)]) -> rusqlite::Result<()> {
         let JobFilter { queue, kind, tenant, group, limit_key, error, created, dead, .. } = &self.asked;
         let micros = |moment: Option<Timestamp>| moment.map(Timestamp::as_microsecond);
         let values: [(&str, &dyn ToSql); 11] = [
@@ -94,76 +152,11 @@ impl Filter {
             (":dead_since", &micros(dead.since)),
             (":dead_until", &micros(dead.until)),
         ];
-        for (name, value) in values {
+        for (name, value) in values.iter().chain(others) {
             if let Some(index) = statement.parameter_index(name)? {
                 statement.raw_bind_parameter(index, value)?;
             }
         }
         Ok(())
-    }
-
-    pub(super) fn execute(&self, connection: &Connection, template: &str, state: JobState) -> rusqlite::Result<u64> {
-        self.execute_with(connection, template, state, &[])
-    }
-
-    /// Like [`execute`](Self::execute), and also binds the given values that the statement uses.
-    pub(super) fn execute_with(
-        &self,
-        connection: &Connection,
-        template: &str,
-        state: JobState,
-        values: &[(&str, &dyn ToSql)],
-    ) -> rusqlite::Result<u64> {
-        let mut statement = connection.prepare_cached(&self.sql(template, state))?;
-        self.bind(&mut statement)?;
-        for (name, value) in values {
-            if let Some(index) = statement.parameter_index(name)? {
-                statement.raw_bind_parameter(index, value)?;
-            }
-        }
-        Ok(statement.raw_execute()? as u64)
-    }
-
-    /// Records the jobs of a state in the history, before they are removed.
-    pub(super) fn remember(
-        &self,
-        connection: &Connection,
-        state: JobState,
-        ending: HistoryOutcome,
-        now: Micros,
-    ) -> rusqlite::Result<()> {
-        let (table, rows) = place(state);
-        let sql = SourceTable::of(table).remember(&format!("{rows}{}", self.clause));
-        let mut statement = connection.prepare_cached(&sql)?;
-        self.bind(&mut statement)?;
-        let values: [(&str, &dyn ToSql); 2] = [(":outcome", &ending.as_str()), (":now", &now)];
-        for (name, value) in values {
-            if let Some(index) = statement.parameter_index(name)? {
-                statement.raw_bind_parameter(index, value)?;
-            }
-        }
-        statement.raw_execute().map(drop)
-    }
-
-    /// Counts the jobs of each state. States without jobs are left out.
-    pub(super) fn count(&self, connection: &Connection) -> Work<AffectedJobs> {
-        self.operate(|state| {
-            let mut statement = connection.prepare_cached(&self.sql(COUNT, state))?;
-            self.bind(&mut statement)?;
-            let mut rows = statement.raw_query();
-            let number: Option<i64> = rows.next()?.map(|row| row.get(0)).transpose()?;
-            Ok(number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0))
-        })
-    }
-
-    pub(super) fn operate(&self, mut each: impl FnMut(JobState) -> rusqlite::Result<u64>) -> Work<AffectedJobs> {
-        let mut affected = AffectedJobs::default();
-        for state in &self.states {
-            let number = each(*state)?;
-            if number > 0 {
-                affected.0.insert(*state, number);
-            }
-        }
-        Ok(affected)
     }
 }

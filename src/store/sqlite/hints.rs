@@ -11,9 +11,11 @@ use super::error::explain;
 use super::serial_connection::SerialConnection;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::sections::section;
 use crate::store::{Hint, HintStream};
 
-const DATA_VERSION: &str = include_str!("sql/data_version.sql");
+const SQL: &str = include_str!("hints.sql");
+const DATA_VERSION: &str = section(SQL, "data_version");
 
 /// How often the version is read, and so how late a hint may be.
 const INTERVAL: Duration = Duration::from_millis(50);

@@ -10,52 +10,22 @@ use super::shared::Shared;
 use crate::config::Keep;
 use crate::error::Result;
 use crate::job::{JobId, NodeId, Payload};
+use crate::store::sections::section;
 use crate::store::{HistoryEntry, HistoryFilter, HistoryOutcome, JobResult, NewResult};
 
-const HISTORY: &str = include_str!("sql/history.sql");
-const REMEMBER: &str = include_str!("sql/remember.sql");
-const PRUNE_HISTORY: &str = include_str!("sql/prune_history.sql");
-const PRUNE_AUDIT: &str = include_str!("sql/prune_audit.sql");
-const PRUNE_DEAD_LETTERS: &str = include_str!("sql/prune_dead_letters.sql");
-const KEEP_RESULT: &str = include_str!("sql/keep_result.sql");
-const RESULT: &str = include_str!("sql/result.sql");
-const PRUNE_RESULTS: &str = include_str!("sql/prune_results.sql");
+const SQL: &str = include_str!("history.sql");
+const HISTORY: &str = section(SQL, "history");
+const REMEMBER: &str = section(SQL, "remember");
+const PRUNE_HISTORY: &str = section(SQL, "prune_history");
+const PRUNE_AUDIT: &str = section(SQL, "prune_audit");
+const PRUNE_DEAD_LETTERS: &str = section(SQL, "prune_dead_letters");
+const KEEP_RESULT: &str = section(SQL, "keep_result");
+const RESULT: &str = section(SQL, "result");
+const PRUNE_RESULTS: &str = section(SQL, "prune_results");
 
-/// The table of an ended job, and the columns that say when its attempt started and on which node.
-#[derive(Clone, Copy)]
-pub(super) struct SourceTable {
-    pub(super) table: &'static str,
-    started: &'static str,
-    node: &'static str,
-}
-
-impl SourceTable {
-    /// Jobs that a node has claimed, or that are waiting.
-    pub(super) const JOB: Self = Self { table: "jobwright_job", started: "claimed_at", node: "lock_owner" };
-    pub(super) const EXTERNAL: Self = Self { table: "jobwright_external_job", started: "handed_at", node: "0" };
-
-    /// Returns the source of a table's rows.
-    pub(super) fn of(table: &'static str) -> Self {
-        match table {
-            "jobwright_job" => Self::JOB,
-            "jobwright_external_job" => Self::EXTERNAL,
-            table => Self::idle(table),
-        }
-    }
-
-    /// Returns a table whose selected rows no node has claimed.
-    pub(super) const fn idle(table: &'static str) -> Self {
-        Self { table, started: "null", node: "null" }
-    }
-
-    /// Returns the statement that records the matching rows in the history.
-    pub(super) fn remember(self, filter: &str) -> String {
-        REMEMBER
-            .replace("{filter}", filter)
-            .replace("{table}", self.table)
-            .replace("{started}", self.started)
-            .replace("{node}", self.node)
-    }
+/// Returns the statement that records the jobs which a condition selects.
+pub(super) fn remember_where(filter: &str) -> String {
+    REMEMBER.replace("{filter}", filter)
 }
 
 /// Which outcomes are recorded, and the current time.
@@ -74,18 +44,17 @@ impl Memory {
         }
     }
 
-    /// Records the outcome of one job, if configured. Must run before its row moves or is deleted.
+    /// Records the outcome of one job, if configured. Must run before its row changes or is deleted.
     pub(super) fn remember(
         self,
         connection: &Connection,
-        source: SourceTable,
         seq: i64,
         ending: HistoryOutcome,
         error: Option<&str>,
     ) -> rusqlite::Result<()> {
         if self.keeps(ending) {
             let params = named_params! { ":seq": seq, ":outcome": ending.as_str(), ":now": self.now, ":why": error };
-            connection.prepare_cached(&source.remember("seq = :seq"))?.execute(params)?;
+            connection.prepare_cached(&remember_where("seq = :seq"))?.execute(params)?;
         }
         Ok(())
     }

@@ -5,15 +5,17 @@ use std::collections::HashSet;
 use rusqlite::{Connection, named_params};
 
 use super::error::Work;
-use super::new_row::NewRow;
+use super::new_row::{NewRow, write_many};
 use super::rows;
 use super::shared::Shared;
-use super::{insert_many, nodes, unique};
+use super::{nodes, unique};
 use crate::error::Result;
 use crate::job::JobMessage;
+use crate::store::sections::section;
 use crate::store::{Inserted, Preclaim};
 
-const TAKE_NUMBERS: &str = include_str!("sql/take_numbers.sql");
+const SQL: &str = include_str!("insert.sql");
+const TAKE_NUMBERS: &str = section(SQL, "take_numbers");
 
 impl Shared {
     pub(super) async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
@@ -90,17 +92,12 @@ pub(super) fn insert(
             plain.push(row);
             continue;
         }
-        let written = match row.due_at() {
-            Some(due_at) => row.write_timer(connection, due_at)?,
-            None if message.is_blocked_at_first() => row.write_blocked(connection)?,
-            None => row.write_job(connection, &mut inserted.owned)?,
-        };
-        inserted.rows += u64::from(written);
+        inserted.rows += u64::from(row.write(connection, &mut inserted.owned)?);
     }
-    let (written, rest) = insert_many::write(connection, &plain)?;
+    let (written, rest) = write_many(connection, &plain)?;
     inserted.rows += written;
     for row in rest {
-        inserted.rows += u64::from(row.write_job(connection, &mut inserted.owned)?);
+        inserted.rows += u64::from(row.write(connection, &mut inserted.owned)?);
     }
     Ok(inserted)
 }

@@ -14,9 +14,11 @@ use super::external::REPORT_KEY;
 use super::shared::Shared;
 use crate::error::Result;
 use crate::store::job_operations::check_name;
+use crate::store::sections::section;
 use crate::store::{Adoption, Installation};
 
-const NEW_REPORT_KEY: &str = include_str!("sql/new_report_key.sql");
+const SQL: &str = include_str!("installation.sql");
+const NEW_REPORT_KEY: &str = section(SQL, "new_report_key");
 
 impl Shared {
     pub(super) async fn installation(&self) -> Result<Installation> {

@@ -1,4 +1,4 @@
-//! The columns of a job, stated once: which a message fills, which a job keeps when it moves to another table, and which a claim reads.
+//! The columns of a job, stated once: which a message fills, which a job keeps for its whole life, and which a claim reads.
 //! Statements name them by the fragments below, so a column that is added to the tables is added here and nowhere else.
 
 use std::fmt::Write as _;

@@ -4,28 +4,29 @@ use rusqlite::{Connection, ToSql, named_params};
 
 use super::error::Work;
 use super::filter::Filter;
-use super::history::Memory;
+use super::history::{Memory, remember_where};
 use super::rows::{Micros, job_id, micros};
 use super::shared::Shared;
-use super::statements::{Statement, statement};
 use super::{audit, retry};
 use crate::config::Keep;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::job_operations::{Chunk, check_name, what};
-use crate::store::{
-    Action, AffectedJobs, Change, DueChange, HistoryOutcome, JobFilter, JobState, OperatorOptions, Released,
-};
+use crate::store::sections::section;
+use crate::store::{Action, AffectedJobs, Change, DueChange, HistoryOutcome, JobFilter, OperatorOptions, Released};
 
-const REMOVE: &str = include_str!("sql/remove.sql");
-const EVICT: &str = include_str!("sql/evict.sql");
-const CHOOSE: &str = include_str!("sql/choose.sql");
-static TO_SUSPENDED: Statement = statement!("sql/to_suspended.sql");
-static TO_JOB: Statement = statement!("sql/to_job.sql");
-static SUSPENDED_TO_TIMER: Statement = statement!("sql/suspended_to_timer.sql");
-const CHANGE: &str = include_str!("sql/change.sql");
-const TRANSFER_PERMITS: &str = include_str!("sql/transfer_permits.sql");
-const STILL_OWNED: &str = include_str!("sql/still_owned.sql");
+const SQL: &str = include_str!("job_operations.sql");
+const CHOOSE: &str = section(SQL, "choose");
+const OLDEST_FIRST: &str = section(SQL, "oldest_first");
+const SUSPEND: &str = section(SQL, "suspend");
+const RESUME: &str = section(SQL, "resume");
+const RUN_NOW: &str = section(SQL, "run_now");
+const CHANGE: &str = section(SQL, "change");
+const MOVED: &str = section(SQL, "moved");
+const TRANSFER_PERMITS: &str = section(SQL, "transfer_permits");
+const REMOVE: &str = section(SQL, "remove");
+const STILL_OWNED: &str = section(SQL, "still_owned");
+const EVICT: &str = section(SQL, "evict");
 
 /// How many jobs of a dead node are released in one transaction.
 const RELEASED: usize = 500;
@@ -134,17 +135,7 @@ impl Shared {
 
 /// Returns the ids of the matching jobs, oldest first.
 fn ids(chosen: &Filter, connection: &Connection) -> Work<Vec<JobId>> {
-    let mut all = Vec::new();
-    for state in &chosen.states {
-        let mut statement = connection.prepare_cached(&chosen.sql(CHOOSE, *state))?;
-        chosen.bind(&mut statement)?;
-        let mut rows = statement.raw_query();
-        while let Some(row) = rows.next()? {
-            all.push((row.get::<_, i64>("seq")?, job_id(row, "id")?));
-        }
-    }
-    all.sort_unstable();
-    Ok(all.into_iter().map(|(_, id)| id).collect())
+    Ok(chosen.query(connection, (CHOOSE, OLDEST_FIRST), &[], |row| job_id(row, "id"))?)
 }
 
 /// One transaction of an action.
@@ -155,100 +146,51 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// Does it, and returns how many jobs it was done to, by the state that they were in.
     fn apply(&self, part: &Chunk, action: &Action) -> Work<AffectedJobs> {
         let chosen = Filter::new(&part.filter, action.states());
-        match action {
-            Action::Suspend => chosen.operate(|state| self.suspend(&chosen, state)),
-            Action::Resume => chosen.operate(|_| self.resume(&chosen)),
-            Action::RunNow => chosen.operate(|state| {
-                chosen.execute(self.connection, &TO_JOB, state)?;
-                chosen.execute(self.connection, REMOVE, state)
-            }),
-            Action::Change(change) => self.change(&part.filter, &chosen, change),
-            Action::Retry { spread, .. } => retry::run(&chosen, self.connection, part, *spread, self.now),
-            Action::Cancel => self.cancel(&chosen),
-            Action::Delete => self.remove(&chosen, HistoryOutcome::Deleted),
+        let affected = chosen.count(self.connection)?;
+        if affected.total() == 0 {
+            return Ok(affected);
         }
-    }
-
-    /// Cancels jobs. The permits and keys of a running job stay taken until its handler has ended, so they are transferred before the row
-    /// is deleted.
-    fn cancel(&self, chosen: &Filter) -> Work<AffectedJobs> {
-        chosen.operate(|state| {
-            let who = match state {
-                JobState::Running => Some(("lock_owner", "null")),
-                JobState::External => Some(("null", "lease_until")),
-                _ => None,
-            };
-            if let Some((node, until)) = who {
-                let keep = TRANSFER_PERMITS.replace("{node}", node).replace("{until}", until);
-                chosen.execute(self.connection, &keep, state)?;
-            }
-            Ok(0)
-        })?;
-        self.remove(chosen, HistoryOutcome::Cancelled)
-    }
-
-    fn remove(&self, chosen: &Filter, ending: HistoryOutcome) -> Work<AffectedJobs> {
-        let (keep, now) = (self.keep, self.now);
-        chosen.operate(|state| {
-            if (Memory { keep, now }).keeps(ending) {
-                chosen.remember(self.connection, state, ending, now)?;
-            }
-            chosen.execute(self.connection, REMOVE, state)
-        })
-    }
-
-    /// Copies before it deletes: the trigger on the deletion decides by the remaining rows what the job still holds.
-    fn suspend(&self, chosen: &Filter, state: JobState) -> rusqlite::Result<u64> {
-        let due_at = if state == JobState::Timer { "due_at" } else { "null" };
-        let copy = TO_SUSPENDED.replace("{due_at}", due_at);
-        chosen.execute_with(self.connection, &copy, state, &[(":now", &self.now)])?;
-        chosen.execute(self.connection, REMOVE, state)
-    }
-
-    fn resume(&self, chosen: &Filter) -> rusqlite::Result<u64> {
-        let state = JobState::Suspended;
         let now: &[(&str, &dyn ToSql)] = &[(":now", &self.now)];
-        chosen.execute_with(self.connection, &SUSPENDED_TO_TIMER, state, now)?;
-        let due = TO_JOB.replace("{filter}", "(due_at is null or due_at <= :now) and {filter}");
-        chosen.execute_with(self.connection, &due, state, now)?;
-        chosen.execute(self.connection, REMOVE, state)
-    }
-
-    /// Changes jobs. Waiting jobs that have to move pass through `suspended_job`: there they hold nothing but their group, if they are
-    /// ordered, and come back as if they had just been sent.
-    fn change(&self, part: &JobFilter, chosen: &Filter, change: &Change) -> Work<AffectedJobs> {
-        let waits = |state: &JobState| matches!(state, JobState::Waiting | JobState::Blocked);
-        if !change.moves() {
-            return chosen.operate(|state| self.set(chosen, state, change));
+        match action {
+            Action::Suspend => chosen.execute(self.connection, SUSPEND, now)?,
+            Action::Resume => chosen.execute(self.connection, RESUME, now)?,
+            Action::RunNow => chosen.execute(self.connection, RUN_NOW, now)?,
+            Action::Change(change) => self.change(&chosen, change)?,
+            Action::Retry { spread, .. } => retry::run(&chosen, self.connection, part, *spread, self.now)?,
+            Action::Cancel => {
+                // The permits of a running job stay taken until its handler has ended, so they are transferred before the row is deleted.
+                chosen.execute(self.connection, TRANSFER_PERMITS, &[])?;
+                self.remove(&chosen, HistoryOutcome::Cancelled)?;
+            }
+            Action::Delete => self.remove(&chosen, HistoryOutcome::Deleted)?,
         }
-        let idle: Vec<JobState> = chosen.states.iter().copied().filter(|state| !waits(state)).collect();
-        let idle = Filter::new(part, &idle);
-        let mut all = idle.operate(|state| self.set(&idle, state, change))?;
-        let waiting = Filter::new(part, &[JobState::Waiting, JobState::Blocked]);
-        let moved = JobFilter::ids(ids(&waiting, self.connection)?);
-        let moved = Filter::new(&moved, &[JobState::Suspended]);
-        all.add(&waiting.operate(|state| self.suspend(&waiting, state))?);
-        moved.operate(|state| self.set(&moved, state, change))?;
-        moved.operate(|_| self.resume(&moved))?;
-        Ok(all)
+        Ok(affected)
     }
 
-    fn set(&self, chosen: &Filter, state: JobState, change: &Change) -> rusqlite::Result<u64> {
+    fn remove(&self, chosen: &Filter, ending: HistoryOutcome) -> rusqlite::Result<()> {
+        let (keep, now) = (self.keep, self.now);
+        if (Memory { keep, now }).keeps(ending) {
+            let values: [(&str, &dyn ToSql); 2] = [(":outcome", &ending.as_str()), (":now", &now)];
+            chosen.execute(self.connection, &remember_where("{filter}"), &values)?;
+        }
+        chosen.execute(self.connection, REMOVE, &[])
+    }
+
+    fn change(&self, chosen: &Filter, change: &Change) -> rusqlite::Result<()> {
         let due_at = match change.due {
             Some(DueChange::At(at)) => Some(at.as_microsecond()),
             Some(DueChange::In(delay)) => Some(self.now.saturating_add(micros(delay))),
             None => None,
         };
-        let dated = matches!(state, JobState::Timer | JobState::Suspended) && due_at.is_some();
-        let sql = CHANGE.replace("{due}", if dated { ", due_at = :to_due" } else { "" });
         let rank = change.priority.map(|priority| -priority);
-        chosen.execute_with(
+        chosen.execute(
             self.connection,
-            &sql,
-            state,
+            &CHANGE.replace("{moved}", if change.moves() { MOVED } else { "" }),
             &[
+                (":now", &self.now),
                 (":to_rank", &rank),
                 (":to_queue", &change.queue),
                 (":to_attempts", &change.max_attempts),

@@ -7,13 +7,13 @@ use rusqlite::{Connection, named_params};
 
 use super::rows::count;
 use super::shared::Shared;
-use super::statements::{Statement, statement};
 use crate::error::Result;
 use crate::store::Promoted;
+use crate::store::sections::section;
 
-const NEXT_TIMER: &str = include_str!("sql/next_timer.sql");
-static PROMOTE_COPY: Statement = statement!("sql/promote_copy.sql");
-const PROMOTE_REMOVE: &str = include_str!("sql/promote_remove.sql");
+const SQL: &str = include_str!("maintenance.sql");
+const NEXT_TIMER: &str = section(SQL, "next_timer");
+const PROMOTE: &str = section(SQL, "promote");
 
 impl Shared {
     pub(super) async fn promote_due(&self, limit: usize) -> Result<Promoted> {
@@ -24,10 +24,8 @@ impl Shared {
         }
         let limit = count(limit);
         self.write(tried, move |connection, now| {
-            let window = named_params! { ":now": now, ":limit": limit };
-            connection.prepare_cached(&PROMOTE_COPY)?.execute(window)?;
-            let mut remove = connection.prepare_cached(PROMOTE_REMOVE)?;
-            let mut moved = remove.query(window)?;
+            let mut promote = connection.prepare_cached(PROMOTE)?;
+            let mut moved = promote.query(named_params! { ":now": now, ":limit": limit })?;
             let (mut jobs, mut blocked, mut queues) = (0, false, BTreeSet::new());
             while let Some(row) = moved.next()? {
                 jobs += 1;

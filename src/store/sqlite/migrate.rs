@@ -9,34 +9,28 @@ use super::error::{Failure, Work};
 use super::open::HAS_MIGRATIONS;
 use super::rows::timestamp;
 use super::shared::Shared;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::migration::{Applied, compare, refuse_newer, unreleased};
+use crate::store::sections::section;
 use crate::store::{Migration, MigrationStatus};
 
 /// All schema changes of this store.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "schema",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/sqlite/0001_schema.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 2,
-        name: "kinds left alone",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/sqlite/0002_kinds_left_alone.sql"),
-        backfill: None,
-    },
-];
+pub const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "schema",
+    min_compatible: 1,
+    sql: include_str!("../../../migrations/sqlite/0001_schema.sql"),
+    backfill: None,
+}];
 
 /// The time limit of one schema change, which may rewrite a large table. Waiting for the lock still has the deadline of a call.
 const LONGEST: Duration = Duration::from_secs(600);
 
-const CREATE_MIGRATION: &str = include_str!("sql/create_migration.sql");
-const APPLIED: &str = include_str!("sql/applied.sql");
-const RECORD_MIGRATION: &str = include_str!("sql/record_migration.sql");
+const SQL: &str = include_str!("migrate.sql");
+const CREATE_MIGRATION: &str = section(SQL, "create_migration");
+const APPLIED: &str = section(SQL, "applied");
+const HAS_TABLES_OF_STATES: &str = section(SQL, "has_tables_of_states");
+const RECORD_MIGRATION: &str = section(SQL, "record_migration");
 
 /// Returns the same steps as a script, for a file without the tables.
 pub(super) fn script() -> String {
@@ -112,11 +106,26 @@ fn status(connection: &Connection, migrations: &[Migration], label: &str) -> Wor
     Ok(compare(migrations, &applied(connection, label)?, label)?)
 }
 
+/// The error for a file that has a table for each state of a job.
+fn earlier(label: &str) -> Error {
+    Error::new(
+        ErrorKind::Schema,
+        format!(
+            "{label} was made by an earlier build, with a table for each state of a job, and this build can't upgrade it: export its jobs with the \
+             build that made it, or let that build finish them; then move the file away, run `jobwright migrate`, and send the jobs again \
+             (docs/upgrading.md)"
+        ),
+    )
+}
+
 /// Reads what was applied; nothing without tables.
 fn applied(connection: &Connection, label: &str) -> Work<Vec<Applied>> {
-    let exists: bool = connection.prepare_cached(HAS_MIGRATIONS)?.query_row([], |row| row.get(0))?;
-    if !exists {
+    let exists = |sql| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, bool>(0));
+    if !exists(HAS_MIGRATIONS)? {
         return Ok(Vec::new());
+    }
+    if exists(HAS_TABLES_OF_STATES)? {
+        return Err(earlier(label).into());
     }
     let read = |row: &rusqlite::Row<'_>| {
         Ok(Applied {

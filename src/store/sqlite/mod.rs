@@ -20,7 +20,6 @@ mod hints;
 mod history;
 mod identity;
 mod insert;
-mod insert_many;
 mod installation;
 mod job_columns;
 mod job_operations;

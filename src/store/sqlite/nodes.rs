@@ -6,32 +6,34 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::error::Work;
-use super::history::{Memory, SourceTable};
+use super::history::Memory;
 use super::liveness_files::{Liveness, LivenessFiles};
 use super::rows::{count, deaths, fence_lists, micros, timestamp, with_error};
-use super::settle::OwnedRow;
+use super::settle::TakenRow;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{AttemptError, ClaimNumber, EVENT_QUEUE, Fence, JobId, NodeId, REPLY_QUEUE, draw_node};
+use crate::store::sections::section;
 use crate::store::{HistoryOutcome, NodeHeartbeat, NodeInfo, Released};
 
-const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
-const REGISTER_NODE: &str = include_str!("sql/register_node.sql");
-const REPORT_BROKER: &str = include_str!("sql/report_broker.sql");
-const REPORT_LEFT_ALONE: &str = include_str!("sql/report_left_alone.sql");
-const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
-const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
-const NODE_HEARTBEATS: &str = include_str!("sql/node_heartbeats.sql");
-const DECLARE_DEAD: &str = include_str!("sql/declare_dead.sql");
-const RELEASE_CLAIMED: &str = include_str!("sql/release_claimed.sql");
-static UNKNOWN_CHECK: Statement = statement!("sql/unknown_check.sql");
-static RELEASE_UNKNOWN: Statement = statement!("sql/release_unknown.sql");
-static UNKNOWN_TERMINATING: Statement = statement!("sql/unknown_terminating.sql");
-const HANDLER_ENDED: &str = include_str!("sql/handler_ended.sql");
-const LOST_TERMINATING: &str = include_str!("sql/lost_terminating.sql");
-const LOST_CHECK: &str = include_str!("sql/lost_check.sql");
-const LOST_ROWS: &str = include_str!("sql/lost_rows.sql");
+const SQL: &str = include_str!("nodes.sql");
+const NODE_ALIVE: &str = section(SQL, "node_alive");
+const REGISTER_NODE: &str = section(SQL, "register_node");
+const REPORT_BROKER: &str = section(SQL, "report_broker");
+const REPORT_LEFT_ALONE: &str = section(SQL, "report_left_alone");
+const RETIRE_NODE: &str = section(SQL, "retire_node");
+const FORGET_NODES: &str = section(SQL, "forget_nodes");
+const NODE_HEARTBEATS: &str = section(SQL, "node_heartbeats");
+const DECLARE_DEAD: &str = section(SQL, "declare_dead");
+const RELEASE_CLAIMED: &str = section(SQL, "release_claimed");
+static UNKNOWN_CHECK: Statement = statement!(SQL, "unknown_check");
+static RELEASE_UNKNOWN: Statement = statement!(SQL, "release_unknown");
+static UNKNOWN_TERMINATING: Statement = statement!(SQL, "unknown_terminating");
+const HANDLER_ENDED: &str = section(SQL, "handler_ended");
+const LOST_TERMINATING: &str = section(SQL, "lost_terminating");
+const LOST_CHECK: &str = section(SQL, "lost_check");
+const LOST_ROWS: &str = section(SQL, "lost_rows");
 
 /// The reason of a dead letter whose last attempt ended with its node.
 const OWNER_LOST: &str = "owner lost";
@@ -213,7 +215,7 @@ impl Shared {
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
                 Ok(Lost {
-                    row: OwnedRow::read(row)?,
+                    row: TakenRow::read(row)?,
                     queue: row.get("queue")?,
                     owner: row.get("lock_owner")?,
                     name: row.get("name")?,
@@ -352,7 +354,7 @@ impl Registered {
 
 /// A job whose owner is gone.
 struct Lost {
-    row: OwnedRow,
+    row: TakenRow,
     queue: String,
     owner: i64,
     name: Option<String>,
@@ -380,27 +382,24 @@ impl Lost {
             error: format!("{OWNER_LOST}: {why}{alone}"),
             detail: None,
         };
-        let remember = |ending| memory.remember(connection, SourceTable::JOB, self.row.seq, ending, Some(&error.error));
+        let remember = |ending| memory.remember(connection, self.row.seq, ending, Some(&error.error));
         let errors = with_error(self.row.errors.as_deref(), error.clone())?;
         let proofs = deaths(&errors, OWNER_LOST, ALONE);
         if proof && quarantine.is_some_and(|limit| proofs >= limit.get()) {
             remember(HistoryOutcome::Dead)?;
             let reason = format!("quarantined: its process died {proofs} times while it ran alone");
-            self.row.dead_letter(connection, Some(&errors), &reason, now)?;
+            self.row.bury(connection, Some(&errors), &reason, now)?;
             return Ok(false);
         }
         let again = self.row.attempt < self.row.max_attempts;
         remember(if again { HistoryOutcome::Lost } else { HistoryOutcome::Dead })?;
         if again {
-            self.row.release(connection, self.row.attempt, Some(&errors))?;
-            // A row that ran alone is a suspect again by now. Events and replies are published and not run: what publishes them claims no
-            // suspects.
+            // Events and replies are published and not run: what publishes them claims no suspects.
             let is_run = ![EVENT_QUEUE, REPLY_QUEUE].contains(&self.queue.as_str());
-            if died && is_run && quarantine.is_some() && !self.row.runs_alone {
-                self.row.suspect(connection)?;
-            }
+            let suspect = self.row.runs_alone || died && is_run && quarantine.is_some();
+            self.row.release_as(connection, self.row.attempt, Some(&errors), suspect)?;
         } else {
-            self.row.dead_letter(connection, Some(&errors), OWNER_LOST, now)?;
+            self.row.bury(connection, Some(&errors), OWNER_LOST, now)?;
         }
         Ok(again)
     }

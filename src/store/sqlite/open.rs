@@ -11,8 +11,10 @@ use super::serial_connection::SerialConnection;
 use super::shared::Shared;
 use crate::config::Access;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::sections::section;
 
-pub(super) const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
+const SQL: &str = include_str!("open.sql");
+pub(super) const HAS_MIGRATIONS: &str = section(SQL, "has_migrations");
 
 /// Settings of each connection. Synchronous is FULL, because "committed" must survive a power failure. Foreign keys are off, as is SQLite's
 /// default: the bundled build turns them on, but the file is the user's own. The WAL is truncated after a long reader let it grow.

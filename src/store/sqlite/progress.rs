@@ -7,11 +7,13 @@ use super::rows::{count, timestamp};
 use super::shared::Shared;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
+use crate::store::sections::section;
 use crate::store::{JobProgress, ProgressUpdate};
 
-const RECORD_PROGRESS: &str = include_str!("sql/record_progress.sql");
-const PROGRESS: &str = include_str!("sql/progress.sql");
-const PRUNE_PROGRESS: &str = include_str!("sql/prune_progress.sql");
+const SQL: &str = include_str!("progress.sql");
+const RECORD_PROGRESS: &str = section(SQL, "record_progress");
+const PROGRESS: &str = section(SQL, "progress");
+const PRUNE_PROGRESS: &str = section(SQL, "prune_progress");
 
 impl Shared {
     pub(super) async fn record_progress(&self, node: NodeId, fence: Fence, update: &ProgressUpdate) -> Result<bool> {

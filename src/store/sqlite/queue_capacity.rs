@@ -8,9 +8,11 @@ use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::FullQueue;
 use crate::store::queue_capacity::{Depths, queues};
+use crate::store::sections::section;
 
-const HAS_DEPTH: &str = include_str!("sql/has_depth.sql");
-const COUNT_WAITING: &str = include_str!("sql/count_waiting.sql");
+const SQL: &str = include_str!("queue_capacity.sql");
+const HAS_DEPTH: &str = section(SQL, "has_depth");
+const COUNT_WAITING: &str = section(SQL, "count_waiting");
 
 impl Shared {
     pub(super) async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {

@@ -15,10 +15,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::Submission;
 use crate::store::Received;
 use crate::store::broker::{SubmissionRecord, judge};
+use crate::store::sections::section;
 
-const SUBMISSION_DIGEST: &str = include_str!("sql/submission_digest.sql");
-const REMEMBER_SUBMISSION: &str = include_str!("sql/remember_submission.sql");
-const PRUNE_SUBMISSIONS: &str = include_str!("sql/prune_submissions.sql");
+const SQL: &str = include_str!("receive.sql");
+const SUBMISSION_DIGEST: &str = section(SQL, "submission_digest");
+const REMEMBER_SUBMISSION: &str = section(SQL, "remember_submission");
+const PRUNE_SUBMISSIONS: &str = section(SQL, "prune_submissions");
 
 impl Shared {
     pub(super) async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {

@@ -2,16 +2,19 @@
 
 use rusqlite::{Connection, named_params};
 
+use super::admission::WRITE_UNBLOCK;
 use super::error::Work;
 use super::rows::job_id;
 use super::shared::Shared;
+use super::statements::{Statement, statement};
 use crate::error::Result;
 use crate::store::reconcile::{PermitHolder, Reconciled};
+use crate::store::sections::section;
 
-const ORPHANED_PERMITS: &str = include_str!("sql/orphaned_permits.sql");
-const RECLAIM_PERMIT: &str = include_str!("sql/reclaim_permit.sql");
-const STUCK_KEYS: &str = include_str!("sql/stuck_keys.sql");
-const WRITE_UNBLOCK: &str = include_str!("sql/write_unblock.sql");
+const SQL: &str = include_str!("reconcile.sql");
+static ORPHANED_PERMITS: Statement = statement!(SQL, "orphaned_permits");
+const RECLAIM_PERMIT: &str = section(SQL, "reclaim_permit");
+const STUCK_KEYS: &str = section(SQL, "stuck_keys");
 
 /// How many permits and keys one step finds. If there are more, the next one finds them.
 const MOST: i64 = 5000;
@@ -51,7 +54,7 @@ impl Shared {
 }
 
 fn orphans(connection: &Connection) -> Work<Vec<PermitHolder>> {
-    let mut statement = connection.prepare_cached(ORPHANED_PERMITS)?;
+    let mut statement = connection.prepare_cached(&ORPHANED_PERMITS)?;
     let found = statement.query_map(named_params! { ":limit": MOST }, |row| {
         Ok(PermitHolder { job: job_id(row, "job_id")?, key: row.get("key")? })
     })?;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::job::{AttemptError, Fence, JobId, JobOptions, NodeId, Payload};
 use crate::store::settle::{ERRORS_KEPT, Settlement};
-use crate::store::{JobDetail, JobState, JobSummary};
+use crate::store::{JobDetail, JobSummary};
 
 /// Microseconds: since 1970 UTC, or of a duration.
 pub(super) type Micros = i64;
@@ -31,7 +31,13 @@ pub(super) fn id_list(ids: &[JobId]) -> String {
     format!("[{}]", texts.join(","))
 }
 
-/// Encodes any number of claims as two parameters (`sql/fragment/still_owned.sql`): their ids, and a JSON array of their versions.
+/// Encodes names of queues or kinds as one parameter: a JSON array.
+pub(super) fn name_list(names: &[String]) -> Result<String> {
+    serde_json::to_string(names)
+        .map_err(|error| Error::invalid("names of queues or kinds can't be written as JSON").with_source(error))
+}
+
+/// Encodes any number of claims as two parameters (the fragment `still_owned`): their ids, and a JSON array of their versions.
 pub(super) fn fence_lists(fences: &[Fence]) -> (Vec<u8>, String) {
     let ids = fences.iter().flat_map(|fence| *fence.id.as_uuid().as_bytes()).collect();
     let versions: Vec<String> = fences.iter().map(|fence| fence.version.to_string()).collect();
@@ -139,12 +145,13 @@ pub(super) fn attempts(row: &Row<'_>, column: &str) -> rusqlite::Result<u32> {
     Ok(u32::try_from(count.max(0)).unwrap_or(u32::MAX))
 }
 
-/// Reads the columns that `list.sql` and `show.sql` have in common.
-pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSummary> {
+/// Reads the columns that a list and the details of a job have in common.
+pub(super) fn summary(row: &Row<'_>) -> rusqlite::Result<JobSummary> {
+    let state: String = row.get("state")?;
     Ok(JobSummary {
         id: job_id(row, "id")?,
         seq: row.get("seq")?,
-        state,
+        state: state.parse().map_err(|_| FromSqlError::InvalidType)?,
         kind: row.get("kind")?,
         queue: row.get("queue")?,
         priority: row.get::<_, i64>("rank")?.saturating_neg().clamp(i16::MIN.into(), i16::MAX.into()) as i16,
@@ -158,14 +165,12 @@ pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSum
     })
 }
 
-/// Reads a row of `show.sql`.
+/// Reads a row of `show`.
 pub(super) fn detail(row: &Row<'_>) -> rusqlite::Result<JobDetail> {
-    let state: String = row.get("state")?;
-    let state = state.parse().map_err(|_| FromSqlError::InvalidType)?;
     let dead_at: Option<Micros> = row.get("dead_at")?;
     let reason: Option<String> = row.get("reason")?;
     Ok(JobDetail {
-        summary: summary(row, state)?,
+        summary: summary(row)?,
         version: row.get("version")?,
         errors: errors(row.get::<_, Option<String>>("errors")?.as_deref()),
         // This is for display only, so options that can't be read are left out. The reason of such a dead letter explains why.

@@ -13,16 +13,16 @@ use super::statements::{Statement, statement};
 use crate::error::{Error, Result};
 use crate::job::JobOptions;
 use crate::store::rules::{edited, log_faults, named};
+use crate::store::sections::section;
 use crate::store::{Rate, Rule, RuleEdit, Scope, UnreadableRow};
 
-const RULES: &str = include_str!("sql/rules.sql");
-const PUT_RULE: &str = include_str!("sql/put_rule.sql");
-const REMOVE_RULE: &str = include_str!("sql/remove_rule.sql");
-const UNBLOCK_KEYS: &str = include_str!("sql/unblock_keys.sql");
-const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
-static PERMIT_RUNNING: Statement = statement!("sql/permit_running.sql");
-static PERMIT_SUSPECTS: Statement = statement!("sql/permit_suspects.sql");
-static PERMIT_EXTERNAL: Statement = statement!("sql/permit_external.sql");
+const SQL: &str = include_str!("rules.sql");
+const RULES: &str = section(SQL, "rules");
+const PUT_RULE: &str = section(SQL, "put_rule");
+const REMOVE_RULE: &str = section(SQL, "remove_rule");
+const UNBLOCK_KEYS: &str = section(SQL, "unblock_keys");
+pub(super) const TAKE_PERMIT: &str = section(SQL, "take_permit");
+static PERMIT_RUNNING: Statement = statement!(SQL, "permit_running");
 
 impl Shared {
     pub(super) async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
@@ -71,9 +71,7 @@ fn put(connection: &Connection, rule: &Rule, now: Micros) -> Work<()> {
         })?;
     }
     if rule.running.is_some() {
-        adopt(connection, rule, &PERMIT_RUNNING)?;
-        adopt(connection, rule, &PERMIT_SUSPECTS)?;
-        adopt(connection, rule, &PERMIT_EXTERNAL)?;
+        adopt(connection, rule)?;
     }
     let blocked_on = format!("{prefix}{}", rule.name);
     let params = named_params! { ":blocked_on": blocked_on, ":name": rule.name, ":prefix": prefix };
@@ -82,8 +80,8 @@ fn put(connection: &Connection, rule: &Rule, now: Micros) -> Work<()> {
 }
 
 /// Gives permits to jobs that already run, or were admitted.
-fn adopt(connection: &Connection, rule: &Rule, sql: &str) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached(sql)?;
+fn adopt(connection: &Connection, rule: &Rule) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(&PERMIT_RUNNING)?;
     let params = named_params! { ":scope": rule.scope.as_str(), ":name": rule.name };
     let started = statement
         .query_map(params, |row| {

@@ -17,18 +17,20 @@ use crate::error::Result;
 use crate::job::{JobId, JobMessage, Schedule, ScheduleSpec};
 use crate::store::given_ids::without_others;
 use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
+use crate::store::sections::section;
 use crate::store::{AuditNote, Schedules, UnreadableRow};
 
-const NEXT: &str = include_str!("sql/schedule_next.sql");
-const NAMED: &str = include_str!("sql/schedule_named.sql");
-const PAGE: &str = include_str!("sql/schedule_page.sql");
-const DUE: &str = include_str!("sql/schedule_due.sql");
-const INSERT: &str = include_str!("sql/schedule_insert.sql");
-const UPDATE: &str = include_str!("sql/schedule_update.sql");
-const DELETE: &str = include_str!("sql/schedule_delete.sql");
-const VERSION: &str = include_str!("sql/schedule_version.sql");
-const ALIVE: &str = include_str!("sql/schedule_alive.sql");
-const FIRED: &str = include_str!("sql/schedule_fired.sql");
+const SQL: &str = include_str!("schedules.sql");
+const NEXT: &str = section(SQL, "next");
+const NAMED: &str = section(SQL, "named");
+const PAGE: &str = section(SQL, "page");
+const DUE: &str = section(SQL, "due");
+const INSERT: &str = section(SQL, "insert");
+const UPDATE: &str = section(SQL, "update");
+const DELETE: &str = section(SQL, "delete");
+const VERSION: &str = section(SQL, "version");
+const ALIVE: &str = section(SQL, "alive");
+const FIRED: &str = section(SQL, "fired");
 
 #[async_trait]
 impl Schedules for Sqlite {

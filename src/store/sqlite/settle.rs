@@ -1,4 +1,5 @@
-//! Outcomes of jobs. Each names its claim, and changes nothing if that claim is no longer current.
+//! Outcomes of jobs, those that a node runs and those that are handed out. Each names its claim, and changes nothing if that claim is no longer
+//! current.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -6,28 +7,33 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::error::Work;
-use super::history::{Memory, SourceTable};
+use super::history::{Memory, remember_where};
 use super::rows::{Micros, attempt_error, fence_lists, job_id, micros, with_error};
 use super::shared::Shared;
-use super::statements::{STILL_OWNED, Statement, statement};
-use super::unreadable::Unreadable;
+use super::statements::{Statement, render, statement};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
+use crate::store::broker::EXTERNAL_NODE;
+use crate::store::sections::section;
 use crate::store::{HistoryOutcome, Settlement, Verdict};
 
-static COMPLETE_ALL: Statement = statement!("sql/complete_all.sql");
-static REMEMBER_ALL: Statement = LazyLock::new(|| SourceTable::JOB.remember(STILL_OWNED));
-const COMPLETE: &str = include_str!("sql/complete.sql");
-const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
-static JOB_TO_TIMER: Statement = statement!("sql/job_to_timer.sql");
-static JOB_TO_DEAD: Statement = statement!("sql/job_to_dead.sql");
-pub(super) const REMOVE_JOB: &str = include_str!("sql/remove_job.sql");
-const PUT_OFF: &str = include_str!("sql/put_off.sql");
-const RELEASE_JOB: &str = include_str!("sql/release_job.sql");
-static JOB_TO_SUSPECT: Statement = statement!("sql/job_to_suspect.sql");
+const SQL: &str = include_str!("settle.sql");
+static COMPLETE_ALL: Statement = statement!(SQL, "complete_all");
+static REMEMBER_ALL: Statement = LazyLock::new(|| render(&remember_where("{still_owned}")));
+const COMPLETE: &str = section(SQL, "complete");
+const TAKEN_ROW: &str = section(SQL, "taken_row");
+const DEFER: &str = section(SQL, "defer");
+const RELEASE: &str = section(SQL, "release");
+const BURY: &str = section(SQL, "bury");
+const TAKE_BACK: &str = section(SQL, "take_back");
+const REMOVE: &str = section(SQL, "remove");
+const PUT_OFF: &str = section(SQL, "put_off");
 
 /// `visible_at` of a suspect (suspects.rs) that runs, and runs alone. A row that has an owner needs no such time, and each claim sets it.
 pub(super) const RUNS_ALONE: Micros = -1;
+
+/// The key that suspects are blocked on.
+const ALONE: &str = "alone";
 
 impl Shared {
     pub(super) async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
@@ -70,7 +76,7 @@ impl Shared {
             let memory = Memory { keep, now };
             let mut accepted = Vec::with_capacity(settlements.len());
             for settlement in &settlements {
-                if settle_one(connection, node, settlement, memory)? {
+                if settle_one(connection, Some(node), settlement, memory)? {
                     accepted.push(settlement.fence.id);
                 }
             }
@@ -88,58 +94,50 @@ pub(super) fn complete_one(
     memory: Memory,
 ) -> rusqlite::Result<bool> {
     if memory.keeps(HistoryOutcome::Done) {
-        let Some(row) = OwnedRow::find(connection, node, fence)? else { return Ok(false) };
-        memory.remember(connection, SourceTable::JOB, row.seq, HistoryOutcome::Done, None)?;
+        let Some(row) = TakenRow::find(connection, Some(node), fence)? else { return Ok(false) };
+        memory.remember(connection, row.seq, HistoryOutcome::Done, None)?;
     }
     let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
     Ok(connection.prepare_cached(COMPLETE)?.execute(params)? == 1)
 }
 
-fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, memory: Memory) -> Work<bool> {
+/// Records one outcome, of a node or (`None`) of an external worker. Returns `false` if its claim is no longer current.
+pub(super) fn settle_one(
+    connection: &Connection,
+    owner: Option<NodeId>,
+    settlement: &Settlement,
+    memory: Memory,
+) -> Work<bool> {
     let now = memory.now;
-    let fence = settlement.fence;
-    let Some(row) = OwnedRow::find(connection, node, fence)? else {
+    let Some(row) = TakenRow::find(connection, owner, settlement.fence)? else {
         return Ok(false);
     };
-    let errors = match attempt_error(settlement, row.attempt, node, now)? {
+    let errors = match attempt_error(settlement, row.attempt, owner.unwrap_or(EXTERNAL_NODE), now)? {
         Some(error) => Some(with_error(row.errors.as_deref(), error)?),
         None => row.errors.clone(),
     };
     let errors = errors.as_deref();
     let given_back = row.attempt.saturating_sub(1);
     if let Some(ending) = ending(&settlement.verdict, row.attempt >= row.max_attempts) {
-        memory.remember(connection, SourceTable::JOB, row.seq, ending, settlement.error.as_deref())?;
+        memory.remember(connection, row.seq, ending, settlement.error.as_deref())?;
     }
     match settlement.verdict {
         Verdict::Retry(_) if row.attempt >= row.max_attempts => {
-            row.dead_letter(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
+            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
         }
         Verdict::Retry(delay) => row.defer(connection, row.attempt, errors, now.saturating_add(micros(delay)))?,
         Verdict::Snooze(delay) => row.defer(connection, given_back, errors, now.saturating_add(micros(delay)))?,
         Verdict::Release => row.release(connection, given_back, errors)?,
         Verdict::Cancel => row.remove(connection)?,
         Verdict::Dead => {
-            row.dead_letter(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
+            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
         }
     }
     Ok(true)
 }
 
-/// Moves a claimed row that can't be read to `dead_letter_job`.
-pub(super) fn dead_letter_unreadable(
-    connection: &Connection,
-    node: NodeId,
-    row: &Unreadable,
-    memory: Memory,
-) -> Work<()> {
-    row.dead_letter(connection, SourceTable::JOB, node, memory, |errors| {
-        let owned = OwnedRow { seq: row.seq, attempt: 0, max_attempts: 0, errors: None, runs_alone: false };
-        owned.dead_letter(connection, Some(errors), &row.why, memory.now)
-    })
-}
-
 /// Returns the outcome that a verdict records, or `None` if it ends nothing because the attempt is given back.
-pub(super) fn ending(verdict: &Verdict, spent: bool) -> Option<HistoryOutcome> {
+fn ending(verdict: &Verdict, spent: bool) -> Option<HistoryOutcome> {
     match verdict {
         Verdict::Retry(_) => Some(if spent { HistoryOutcome::Dead } else { HistoryOutcome::Failed }),
         Verdict::Dead => Some(HistoryOutcome::Dead),
@@ -148,17 +146,19 @@ pub(super) fn ending(verdict: &Verdict, spent: bool) -> Option<HistoryOutcome> {
     }
 }
 
-/// The columns that decide what happens next to an owned job.
-pub(super) struct OwnedRow {
+/// The columns that decide what happens next to a job that was claimed or handed out.
+pub(super) struct TakenRow {
     pub(super) seq: i64,
     pub(super) attempt: u32,
     pub(super) max_attempts: u32,
     pub(super) errors: Option<String>,
     /// Whether it was claimed as a suspect, and its node runs nothing else.
     pub(super) runs_alone: bool,
+    /// Whether it holds a group or permits.
+    pub(super) admitted: bool,
 }
 
-impl OwnedRow {
+impl TakenRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             seq: row.get("seq")?,
@@ -166,15 +166,18 @@ impl OwnedRow {
             max_attempts: row.get("max_attempts")?,
             errors: row.get("errors")?,
             runs_alone: row.get::<_, Option<Micros>>("visible_at")? == Some(RUNS_ALONE),
+            admitted: row.get("admitted")?,
         })
     }
 
-    fn find(connection: &Connection, node: NodeId, fence: Fence) -> rusqlite::Result<Option<Self>> {
-        let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
-        connection.prepare_cached(OWNED_ROW)?.query_row(params, Self::read).optional()
+    /// Finds the job of a claim that a node made, or (`None`) of a hand-out.
+    pub(super) fn find(connection: &Connection, owner: Option<NodeId>, fence: Fence) -> rusqlite::Result<Option<Self>> {
+        let owner = owner.map(|node| node.0);
+        let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":owner": owner };
+        connection.prepare_cached(TAKEN_ROW)?.query_row(params, Self::read).optional()
     }
 
-    /// Moves the job to `timer_job`.
+    /// Makes the job a timer.
     fn defer(
         &self,
         connection: &Connection,
@@ -182,43 +185,54 @@ impl OwnedRow {
         errors: Option<&str>,
         due_at: Micros,
     ) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached(&JOB_TO_TIMER)?
-            .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at })?;
-        self.remove(connection)
+        let params = named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at };
+        connection.prepare_cached(DEFER)?.execute(params)?;
+        self.take_back(connection)
     }
 
-    /// Moves the job to `dead_letter_job`.
-    pub(super) fn dead_letter(
+    /// Makes the job a dead letter.
+    pub(super) fn bury(
         &self,
         connection: &Connection,
         errors: Option<&str>,
         reason: &str,
         now: Micros,
     ) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached(&JOB_TO_DEAD)?
-            .execute(named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now })?;
-        self.remove(connection)
+        let params = named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now };
+        connection.prepare_cached(BURY)?.execute(params)?;
+        self.take_back(connection)
     }
 
     /// Makes the job wait again. A suspect stays one.
     pub(super) fn release(&self, connection: &Connection, attempt: u32, errors: Option<&str>) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached(RELEASE_JOB)?
-            .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors })?;
-        if self.runs_alone { self.suspect(connection) } else { Ok(()) }
+        self.release_as(connection, attempt, errors, self.runs_alone)
     }
 
-    /// Makes a suspect of a job that has no owner any more: it is claimed alone from now on.
-    pub(super) fn suspect(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.prepare_cached(&JOB_TO_SUSPECT)?.execute(named_params! { ":seq": self.seq })?;
-        // The row is deleted last: the trigger then sees that the job only moved, and releases nothing.
-        self.remove(connection)
+    /// Makes the job wait again, to be claimed alone if it is a suspect.
+    pub(super) fn release_as(
+        &self,
+        connection: &Connection,
+        attempt: u32,
+        errors: Option<&str>,
+        suspect: bool,
+    ) -> rusqlite::Result<()> {
+        let blocked_on = suspect.then_some(ALONE);
+        let params =
+            named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":blocked_on": blocked_on };
+        connection.prepare_cached(RELEASE)?.execute(params)?;
+        Ok(())
     }
 
-    fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.prepare_cached(REMOVE_JOB)?.execute(named_params! { ":seq": self.seq })?;
+    pub(super) fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.prepare_cached(REMOVE)?.execute(named_params! { ":seq": self.seq })?;
+        Ok(())
+    }
+
+    /// Takes back what the job held, which most jobs do not.
+    fn take_back(&self, connection: &Connection) -> rusqlite::Result<()> {
+        if self.admitted {
+            connection.prepare_cached(TAKE_BACK)?.execute(named_params! { ":seq": self.seq })?;
+        }
         Ok(())
     }
 }

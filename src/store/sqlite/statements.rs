@@ -3,31 +3,63 @@
 use std::sync::LazyLock;
 
 use super::job_columns;
+use crate::store::sections::section;
 
-const MAY_START: &str = include_str!("sql/fragment/may_start.sql");
-const COVERS: &str = include_str!("sql/fragment/covers.sql");
-const SUBJECT: &str = include_str!("sql/fragment/subject.sql");
-const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
-const KNOWN: &str = include_str!("sql/fragment/known.sql");
-pub(super) const STILL_OWNED: &str = include_str!("sql/fragment/still_owned.sql");
+const SQL: &str = include_str!("fragments.sql");
+
+/// The fragments and their names in statements. A fragment may contain those behind it.
+const FRAGMENTS: [(&str, &str); 9] = [
+    ("{claimable}", section(SQL, "claimable")),
+    ("{may_start}", section(SQL, "may_start")),
+    ("{covers}", section(SQL, "covers")),
+    ("{subject}", section(SQL, "subject")),
+    ("{queue_open}", section(SQL, "queue_open")),
+    ("{known}", section(SQL, "known")),
+    ("{still_owned}", section(SQL, "still_owned")),
+    ("{may_expire}", section(SQL, "may_expire")),
+    ("{holds}", section(SQL, "holds")),
+];
 
 /// A statement whose fragments are filled in when it is first used.
 pub(super) type Statement = LazyLock<String>;
 
 /// Fills in the fragments.
 pub(super) fn render(sql: &str) -> String {
-    job_columns::render(sql)
-        .replace("{may_start}", MAY_START)
-        .replace("{covers}", COVERS)
-        .replace("{subject}", SUBJECT)
-        .replace("{queue_open}", QUEUE_OPEN)
-        .replace("{known}", KNOWN)
-        .replace("{still_owned}", STILL_OWNED)
+    FRAGMENTS.iter().fold(job_columns::render(sql), |sql, (name, fragment)| sql.replace(name, fragment))
 }
 
 macro_rules! statement {
-    ($file:literal) => {
-        std::sync::LazyLock::new(|| $crate::store::sqlite::statements::render(include_str!($file)))
-    };
+    ($file:expr, $name:literal) => {{
+        const TEXT: &str = $crate::store::sections::section($file, $name);
+        std::sync::LazyLock::new(|| $crate::store::sqlite::statements::render(TEXT))
+    }};
 }
 pub(super) use statement;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::store::sections::names;
+
+    /// Each section is named by the Rust file beside its file of SQL.
+    #[test]
+    fn no_section_is_unused() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite");
+        let mut sections = 0;
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "sql") {
+                continue;
+            }
+            let beside =
+                if path.ends_with("fragments.sql") { folder.join("statements.rs") } else { path.with_extension("rs") };
+            let code = std::fs::read_to_string(&beside).unwrap();
+            for name in names(std::fs::read_to_string(&path).unwrap().leak()) {
+                assert!(code.contains(&format!("(SQL, \"{name}\")")), "{} does not use {name}", beside.display());
+                sections += 1;
+            }
+        }
+        assert!(sections > 100, "{sections}");
+    }
+}

@@ -9,80 +9,51 @@ use super::rows::{Micros, timestamp};
 use super::shared::Shared;
 use crate::error::Result;
 use crate::job::NodeId;
+use crate::store::sections::section;
 use crate::store::{NodeStatus, QueueStatus, StatusReport};
 
-const JOBS: &str = include_str!("sql/status_jobs.sql");
-const TIMERS: &str = include_str!("sql/status_timers.sql");
-const SUSPENDED: &str = include_str!("sql/status_suspended.sql");
-const EXTERNAL: &str = include_str!("sql/status_external.sql");
-const BLOCKED: &str = include_str!("sql/status_blocked.sql");
-const DEAD: &str = include_str!("sql/status_dead.sql");
-const NODES: &str = include_str!("sql/status_nodes.sql");
+const SQL: &str = include_str!("status.sql");
+const QUEUES: &str = section(SQL, "queues");
+const NODES: &str = section(SQL, "nodes");
 
 impl Shared {
     pub(super) async fn status(&self) -> Result<StatusReport> {
         let liveness_files = self.liveness_files.clone();
         self.query("read the status", move |connection, now| {
-            let mut queues = Queues::default();
-            queues.add(connection, JOBS, &[], |queue, row| {
-                queue.waiting = number(row, "waiting")?;
-                queue.running = number(row, "running")?;
-                queue.oldest_waiting_seconds =
-                    row.get::<_, Option<Micros>>("oldest")?.map(|oldest| seconds(now - oldest).max(0.0));
-                Ok(())
-            })?;
-            queues.add(connection, TIMERS, named_params! { ":now": now }, |queue, row| {
-                queue.timer = number(row, "jobs")?;
-                queue.overdue = number(row, "overdue")?;
-                Ok(())
-            })?;
-            queues.add(connection, SUSPENDED, &[], |queue, row| {
-                queue.suspended = number(row, "jobs")?;
-                Ok(())
-            })?;
-            queues.add(connection, EXTERNAL, &[], |queue, row| {
-                queue.external = number(row, "jobs")?;
-                Ok(())
-            })?;
-            queues.add(connection, BLOCKED, &[], |queue, row| {
-                queue.blocked = number(row, "jobs")?;
-                Ok(())
-            })?;
-            queues.add(connection, DEAD, &[], |queue, row| {
-                queue.dead = number(row, "jobs")?;
-                Ok(())
-            })?;
+            let queues = queues(connection, now)?;
             let mut nodes = connection.prepare_cached(NODES)?;
             let nodes = nodes.query_map([], |row| node(row, &liveness_files))?.collect::<rusqlite::Result<_>>()?;
-            Ok(StatusReport { queues: queues.0.into_values().collect(), nodes })
+            Ok(StatusReport { queues, nodes })
         })
         .await
     }
 }
 
-/// Queues by name.
-#[derive(Default)]
-struct Queues(BTreeMap<String, QueueStatus>);
-
-impl Queues {
-    /// Adds the counts of one table.
-    fn add(
-        &mut self,
-        connection: &Connection,
-        sql: &str,
-        params: &[(&str, &dyn rusqlite::ToSql)],
-        mut set: impl FnMut(&mut QueueStatus, &Row<'_>) -> rusqlite::Result<()>,
-    ) -> rusqlite::Result<()> {
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query(params)?;
-        while let Some(row) = rows.next()? {
-            let name: String = row.get("queue")?;
-            let queue =
-                self.0.entry(name.clone()).or_insert_with(|| QueueStatus { queue: name, ..QueueStatus::default() });
-            set(queue, row)?;
+/// Reads the counts of all queues, in the order of their names.
+fn queues(connection: &Connection, now: Micros) -> rusqlite::Result<Vec<QueueStatus>> {
+    let mut queues: BTreeMap<String, QueueStatus> = BTreeMap::new();
+    let mut statement = connection.prepare_cached(QUEUES)?;
+    let mut rows = statement.query(named_params! { ":now": now })?;
+    while let Some(row) = rows.next()? {
+        let name: String = row.get("queue")?;
+        let new = || QueueStatus { queue: name.clone(), ..QueueStatus::default() };
+        let queue = queues.entry(name.clone()).or_insert_with(new);
+        let jobs = number(row, "jobs")?;
+        match row.get::<_, String>("state")?.as_str() {
+            "waiting" => {
+                queue.waiting = jobs;
+                queue.oldest_waiting_seconds =
+                    row.get::<_, Option<Micros>>("oldest")?.map(|oldest| seconds(now - oldest).max(0.0));
+            }
+            "running" => queue.running = jobs,
+            "external" => queue.external = jobs,
+            "timer" => (queue.timer, queue.overdue) = (jobs, number(row, "overdue")?),
+            "blocked" => queue.blocked = jobs,
+            "suspended" => queue.suspended = jobs,
+            _ => queue.dead = jobs,
         }
-        Ok(())
     }
+    Ok(queues.into_values().collect())
 }
 
 fn node(row: &Row<'_>, liveness_files: &LivenessFiles) -> rusqlite::Result<NodeStatus> {

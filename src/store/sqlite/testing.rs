@@ -8,9 +8,11 @@ use super::database::Sqlite;
 use super::migrate::MIGRATIONS;
 use crate::error::Result;
 use crate::store::migration::later;
+use crate::store::sections::section;
 use crate::store::{Migration, MigrationStatus};
 
-const TRAVEL: &str = include_str!("sql/travel.sql");
+const SQL: &str = include_str!("testing.sql");
+const TRAVEL: &str = section(SQL, "travel");
 
 impl Sqlite {
     pub(crate) async fn migrate_with(&self, more: &[Migration]) -> Result<Vec<MigrationStatus>> {

@@ -8,16 +8,14 @@ use super::error::Work;
 use super::rows::{Micros, job_id};
 use crate::job::{JobId, JobMessage, UniqueConflict, UniqueOptions};
 use crate::store::given_ids::{Differs, OtherJob, refuse, refuse_twice};
+use crate::store::sections::section;
 use crate::store::unique::{Asked, Taken, conflict};
 
-const KNOWN_AS: &str = include_str!("sql/known_as.sql");
-const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
-const UNIQUE_TAKE: &str = include_str!("sql/unique_take.sql");
-const UNIQUE_REPLACE: [&str; 3] = [
-    "delete from jobwright_job where id = :id and lock_owner is null",
-    "delete from jobwright_blocked_job where id = :id",
-    "delete from jobwright_timer_job where id = :id",
-];
+const SQL: &str = include_str!("unique.sql");
+const KNOWN_AS: &str = section(SQL, "known_as");
+const HOLDER: &str = section(SQL, "holder");
+const TAKE: &str = section(SQL, "take");
+const REPLACE: &str = section(SQL, "replace");
 
 /// The job that has the id of a message.
 pub(super) enum KnownAs {
@@ -80,7 +78,7 @@ fn take_one(
     now: Micros,
 ) -> Work<Option<JobId>> {
     let held = connection
-        .prepare_cached(UNIQUE_HOLDER)?
+        .prepare_cached(HOLDER)?
         .query_row(named_params! { ":key": options.key, ":now": now }, |row| {
             Ok((job_id(row, "job_id")?, row.get::<_, bool>("held")?, row.get::<_, bool>("waits")?))
         })
@@ -92,7 +90,7 @@ fn take_one(
             _ => return Ok(Some(holder)),
         }
     }
-    connection.prepare_cached(UNIQUE_TAKE)?.execute(named_params! {
+    connection.prepare_cached(TAKE)?.execute(named_params! {
         ":key": options.key,
         ":id": message.id.as_uuid().as_bytes(),
         ":hold": options.hold.as_str(),
@@ -104,10 +102,5 @@ fn take_one(
 
 /// Removes a waiting job in favour of its replacement. Returns `false` if the job is suspended.
 fn remove(connection: &Connection, id: JobId) -> Work<bool> {
-    for sql in UNIQUE_REPLACE {
-        if connection.prepare_cached(sql)?.execute(named_params! { ":id": id.as_uuid().as_bytes() })? == 1 {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(connection.prepare_cached(REPLACE)?.execute(named_params! { ":id": id.as_uuid().as_bytes() })? == 1)
 }

@@ -4,13 +4,16 @@
 use rusqlite::{Connection, Row, Rows, named_params};
 
 use super::error::Work;
-use super::history::{Memory, SourceTable};
+use super::history::Memory;
 use super::job_columns::JobPositions;
-use super::rows::{timestamp, with_error};
+use super::rows::{attempts, timestamp, with_error};
+use super::settle::TakenRow;
 use crate::job::{AttemptError, Job, NodeId};
+use crate::store::sections::section;
 use crate::store::{HistoryOutcome, unreadable};
 
-const ROW: &str = include_str!("sql/unreadable_row.sql");
+const SQL: &str = include_str!("unreadable.sql");
+const ROW: &str = section(SQL, "unreadable_row");
 
 /// A claimed row that can't be read.
 pub(super) struct Unreadable {
@@ -43,24 +46,25 @@ impl Unreadable {
         Ok(Self { seq, why })
     }
 
-    /// Makes the row a dead letter: `dead_letter` moves it, with this record of its errors.
-    pub(super) fn dead_letter(
-        &self,
-        connection: &Connection,
-        place: SourceTable,
-        node: NodeId,
-        memory: Memory,
-        dead_letter: impl FnOnce(&str) -> rusqlite::Result<()>,
-    ) -> Work<()> {
+    /// Makes the row a dead letter. `node` is the one that claimed it, or `EXTERNAL_NODE`.
+    pub(super) fn bury(&self, connection: &Connection, node: NodeId, memory: Memory) -> Work<()> {
         // An error record that is not text is dropped. It is no reason to undo the claim that met it.
-        let (attempt, errors): (u32, Option<String>) = connection
-            .prepare_cached(&ROW.replace("{table}", place.table))?
-            .query_row(named_params! { ":seq": self.seq }, |row| {
-                Ok((row.get("attempt")?, row.get("errors").ok().flatten()))
-            })?;
+        let row = connection.prepare_cached(ROW)?.query_row(named_params! { ":seq": self.seq }, |row| {
+            let errors = row.get("errors").ok().flatten();
+            let attempt = attempts(row, "attempt")?;
+            Ok(TakenRow {
+                seq: self.seq,
+                attempt,
+                max_attempts: 0,
+                errors,
+                runs_alone: false,
+                admitted: row.get("admitted")?,
+            })
+        })?;
         let at = timestamp(memory.now)?;
-        let error = AttemptError { attempt, at, node: node.0, error: self.why.clone(), detail: None };
-        memory.remember(connection, place, self.seq, HistoryOutcome::Dead, Some(&self.why))?;
-        Ok(dead_letter(&with_error(errors.as_deref(), error)?)?)
+        let error = AttemptError { attempt: row.attempt, at, node: node.0, error: self.why.clone(), detail: None };
+        memory.remember(connection, self.seq, HistoryOutcome::Dead, Some(&self.why))?;
+        let errors = with_error(row.errors.as_deref(), error)?;
+        Ok(row.bury(connection, Some(&errors), &self.why, memory.now)?)
     }
 }

@@ -198,7 +198,7 @@ const SQLITE: &str = "
         insert into past (job, version, node, what) values (lower(hex(new.id)), new.version, new.lock_owner, 'claim');
     end;
     create trigger past_lost after update on jobwright_job
-    when old.lock_owner is not null and new.lock_owner is not old.lock_owner
+    when old.lock_owner is not null and new.lock_owner is not old.lock_owner and new.state in ('waiting', 'blocked')
     begin
         insert into past (job, version, node, what) values (lower(hex(old.id)), old.version, old.lock_owner, 'lost');
     end;

@@ -1,7 +1,7 @@
 //! Plants all defects in a copy of the tree.
 //!
 //! A defect in Rust is an expression that looks whether it is chosen. One in SQL takes the place of its file's text where a store takes the
-//! text up, so those places are rewritten in the copy, all in the same way.
+//! text up, so those places are rewritten in the copy, all in the same way. What a store takes up may be a section of its file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -39,11 +39,7 @@ const HOOKS: [(&str, &str, &str); 6] = [
         "render(migration.sql, schema), recorded(migration, schema, ",
         "render(crate::planted::sql(migration.sql), schema), recorded(migration, schema, ",
     ),
-    (
-        "src/store/sqlite/statements.rs",
-        "statements::render(include_str!($file))",
-        "statements::render($crate::planted::sql(include_str!($file)))",
-    ),
+    ("src/store/sqlite/statements.rs", "statements::render(TEXT)", "statements::render($crate::planted::sql(TEXT))"),
     ("src/store/sqlite/migrate.rs", "execute_batch(step.sql)", "execute_batch(crate::planted::sql(step.sql))"),
 ];
 

@@ -4,6 +4,7 @@ use super::{TempFile, claim, job, message, node, operate};
 use crate::config::DatabaseConfig;
 use crate::error::ErrorKind;
 use crate::job::ClaimNumber;
+use crate::store::sections::section;
 use crate::store::sqlite::statements::render;
 use crate::store::sqlite::{MIGRATIONS, Sqlite};
 use crate::store::{
@@ -40,11 +41,11 @@ async fn what_is_out_of_range_is_listed() {
     let far = [("9223372036854775807", "5000000000"), ("-9223372036854775808", "-1"), ("0", "1")];
     for (seq, (moment, number)) in far.iter().enumerate() {
         file.execute_batch(&format!(
-            "insert into jobwright_dead_letter_job
-             (seq, version, dead_at, created_at, id, attempt, max_attempts, rank, kind, queue, reason)
-             values ({seq}, 1, {moment}, {moment}, randomblob(16), {number}, {number}, {moment}, 'k', 'q', 'no');
-             insert into jobwright_timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue, payload)
-             values ({seq} + 10, 1, {moment}, {moment}, randomblob(16), {number}, {number}, {moment}, 'k', 'q', '1')"
+            "insert into jobwright_job
+             (seq, state, version, dead_at, created_at, id, attempt, max_attempts, rank, kind, queue, reason, payload)
+             values ({seq}, 'dead', 1, {moment}, {moment}, randomblob(16), {number}, {number}, {moment}, 'k', 'q', 'no', '1');
+             insert into jobwright_job (seq, state, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue, payload)
+             values ({seq} + 10, 'timer', 1, {moment}, {moment}, randomblob(16), {number}, {number}, {moment}, 'k', 'q', '1')"
         ))
         .unwrap();
     }
@@ -143,6 +144,30 @@ async fn a_newer_or_edited_schema_is_refused() {
     assert_eq!(store.migrate().await.unwrap_err().kind(), ErrorKind::Schema);
 }
 
+/// Before the jobs of all states had one table, each state had its own.
+#[tokio::test]
+async fn a_file_of_an_earlier_build_is_refused() {
+    let temp = TempFile::new();
+    drop(temp.store().await);
+    let earlier = "create table jobwright_timer_job (seq integer primary key);
+                   insert into jobwright_migration values (2, 'kinds left alone', 'x', 1, true, 0)";
+    temp.stranger().execute_batch(earlier).unwrap();
+    let store = Sqlite::open(&temp.config()).await.unwrap();
+    let refusals = [
+        store.migrate().await.unwrap_err(),
+        store.migration_status().await.unwrap_err(),
+        check_schema(&store).await.unwrap_err(),
+    ];
+    for error in refusals {
+        assert_eq!(error.kind(), ErrorKind::Schema, "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("export its jobs with the build that made it") && text.contains("send the jobs again"),
+            "{text}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn commits_of_others_are_heard_and_looking_is_not() {
     let temp = TempFile::new();
@@ -213,42 +238,61 @@ async fn messages_join_a_transaction_of_the_callers_own() {
     assert_eq!(rows, 2);
 }
 
+/// Returns the query for a page of jobs.
+fn listed(condition: &str) -> String {
+    section(include_str!("../admin.sql"), "list").replace("{filter}", condition)
+}
+
 /// A plan that scans a table would only be noticed with a million rows in it.
 #[tokio::test]
 async fn hot_statements_use_their_indexes() {
     let temp = TempFile::new();
     let _store = temp.store().await;
     let connection = temp.stranger();
+    let sql = |file: &'static str, name: &str| render(section(file, name));
+    let settle = include_str!("../settle.sql");
+    let claim = include_str!("../claim.sql");
+    let external = include_str!("../external.sql");
+    let nodes = include_str!("../nodes.sql");
+    let maintenance = include_str!("../maintenance.sql");
+    let delivered = include_str!("../delivered.sql");
+    let history = include_str!("../history.sql");
+    let suspects = include_str!("../suspects.sql");
+    let expiring = include_str!("../expiring.sql");
     for (sql, index) in [
-        (include_str!("../sql/release_unknown.sql"), "jobwright_job_owned (lock_owner=?)"),
-        (include_str!("../sql/claim.sql"), "jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
+        (sql(nodes, "release_unknown"), "jobwright_job_owned (lock_owner=?)"),
+        (sql(claim, "claim"), "jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
+        (sql(claim, "claim_check"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
+        (sql(settle, "complete"), "jobwright_job_id (id=?)"),
+        (sql(settle, "complete_all"), "jobwright_job_id (id=?)"),
+        (sql(settle, "taken_row"), "jobwright_job_id (id=?)"),
+        (sql(delivered, "claim_delivered"), "jobwright_job_id (id=?)"),
+        (sql(delivered, "unhide"), "jobwright_job_id (id=?)"),
+        (sql(external, "hand_out"), "jobwright_job_acquire (queue=?)"),
+        (sql(external, "hand_out_check"), "COVERING INDEX jobwright_job_acquire (queue=?)"),
+        (sql(external, "late_leases"), "jobwright_job_lease (lease_until<?)"),
+        (sql(external, "late_check"), "jobwright_job_lease (lease_until<?)"),
+        (sql(suspects, "claim_suspects"), "jobwright_job_blocked (blocked_on=? AND share=?)"),
+        (sql(expiring, "next_expiry"), "jobwright_job_expires"),
+        (sql(expiring, "expire").replace("{expired}", &sql(expiring, "expired")), "jobwright_job_expires (<expr><?)"),
+        (sql(include_str!("../receive.sql"), "prune_submissions"), "jobwright_submission_received (received_at<?)"),
+        (sql(history, "prune_audit"), "jobwright_audit_at (at<?)"),
+        (sql(history, "prune_dead_letters"), "jobwright_job_dead (dead_at<?)"),
+        (sql(maintenance, "promote"), "jobwright_job_due (due_at<?)"),
+        (sql(maintenance, "next_timer"), "jobwright_job_due"),
+        (sql(nodes, "lost_rows"), "jobwright_job_owned"),
+        (sql(nodes, "lost_check"), "jobwright_job_owned"),
+        (sql(nodes, "forget_nodes"), "jobwright_job_owned (lock_owner=?)"),
+        (sql(include_str!("../admin.sql"), "show"), "jobwright_job_id (id=?)"),
+        (sql(include_str!("../rules.sql"), "permit_running"), "jobwright_job_admitted"),
+        (sql(include_str!("../status.sql"), "queues"), "COVERING INDEX jobwright_job_set_aside (state=?)"),
+        (listed("state = 'dead'"), "jobwright_job_set_aside (state=? AND seq>?)"),
         (
-            include_str!("../sql/claim_check.sql"),
-            "COVERING INDEX jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)",
-        ),
-        (include_str!("../sql/complete.sql"), "jobwright_job_id (id=?)"),
-        (include_str!("../sql/claim_delivered.sql"), "jobwright_job_id (id=?)"),
-        (include_str!("../sql/unhide.sql"), "jobwright_job_id (id=?)"),
-        (include_str!("../sql/hand_out.sql"), "jobwright_job_acquire (queue=?)"),
-        (include_str!("../sql/hand_out_check.sql"), "jobwright_job_acquire (queue=?)"),
-        (include_str!("../sql/external_row.sql"), "jobwright_external_job_id (id=?)"),
-        (include_str!("../sql/external_late.sql"), "jobwright_external_job_lease (lease_until<?)"),
-        (include_str!("../sql/external_late_check.sql"), "jobwright_external_job_lease (lease_until<?)"),
-        (include_str!("../sql/prune_submissions.sql"), "jobwright_submission_received (received_at<?)"),
-        (include_str!("../sql/prune_audit.sql"), "jobwright_audit_at (at<?)"),
-        (include_str!("../sql/prune_dead_letters.sql"), "jobwright_dead_letter_job_dead (dead_at<?)"),
-        (include_str!("../sql/promote_copy.sql"), "jobwright_timer_job_due (due_at<?)"),
-        (include_str!("../sql/next_timer.sql"), "jobwright_timer_job_due"),
-        (include_str!("../sql/lost_rows.sql"), "jobwright_job_owned"),
-        (include_str!("../sql/lost_check.sql"), "jobwright_job_owned"),
-        (include_str!("../sql/forget_nodes.sql"), "jobwright_job_owned (lock_owner=?)"),
-        (include_str!("../sql/show.sql"), "jobwright_dead_letter_job_id (id=?)"),
-        (
-            "delete from jobwright_job where lock_owner is null and id in (select unhex(value) from json_each(:ids))",
+            "delete from jobwright_job where state in ('waiting', 'timer') and id in (select unhex(value) from json_each(:ids))".into(),
             "jobwright_job_id (id=?)",
         ),
     ] {
-        let sql = render(sql);
+        let sql = render(&sql);
         let mut statement = connection.prepare(&format!("explain query plan {sql}")).unwrap();
         // Unbound parameters are NULL, which changes no plan.
         let rows = statement.raw_query().mapped(|row| row.get::<_, String>(3));
@@ -263,6 +307,8 @@ async fn hot_statements_use_their_indexes() {
                 && !line.contains("_rule")
         };
         assert!(!plan.iter().any(walks), "{plan:#?}\n{sql}");
+        let sorts = |line: &String| line.contains("TEMP B-TREE") && sql.contains("limit :limit") && !sql.contains("job.lock_owner");
+        assert!(!plan.iter().any(sorts), "{plan:#?}\n{sql}");
     }
 }
 

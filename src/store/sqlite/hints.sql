@@ -1,0 +1,3 @@
+-- name: data_version
+-- Changes when another connection has committed a change; costs no read of the file.
+pragma data_version

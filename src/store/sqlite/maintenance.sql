@@ -1,0 +1,10 @@
+-- name: next_timer
+-- One index step: whether anything is due, and when to check again.
+select min(due_at) from jobwright_job where state = 'timer'
+
+-- name: promote
+-- A job of a group is blocked until it is admitted: a trigger ensures that.
+update jobwright_job
+set state = 'waiting', due_at = null, admitted = 0
+where seq in (select seq from jobwright_job where state = 'timer' and due_at <= :now order by due_at, seq limit :limit)
+returning queue, options ->> 'group' is not null as blocked

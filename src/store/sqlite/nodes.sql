@@ -1,0 +1,94 @@
+-- name: node_alive
+-- Alive until declared dead: a lease that just ran out can still be renewed.
+select exists (select 1 from jobwright_node where id = :node and dead_at is null)
+
+-- name: register_node
+-- The process that registers draws the id. If it exists, nothing is inserted, and another one is drawn: no process may pass for another
+-- one.
+-- The lease starts at once: the first heartbeat may take a moment.
+insert into jobwright_node (id, name, host, pid, lease, started_at, expires_at)
+values (:node, :name, :host, :pid, :lease, :now, :now + :lease)
+on conflict (id) do nothing
+
+-- name: report_broker
+-- Shown in the status; nothing depends on it.
+update jobwright_node set broker = :broker where id = :node
+
+-- name: report_left_alone
+-- Shown to people; nothing depends on it.
+update jobwright_node set left_alone = :kinds where id = :node
+
+-- name: retire_node
+-- Declares the node dead first. What it owns is released next, and then it is forgotten, all in one transaction.
+update jobwright_node set dead_at = coalesce(dead_at, :now) where id = :node
+
+-- name: forget_nodes
+-- Removes dead nodes that own nothing any more. Owned rows are few, and have an index of their own.
+delete from jobwright_node
+where dead_at is not null and not exists (select 1 from jobwright_job where lock_owner = jobwright_node.id)
+returning id
+
+-- name: node_heartbeats
+-- The nodes that should be alive; their files show whether they are. The start of a node tells whether it was registered in this very file.
+select id, lease, dead_at is not null as dead, started_at from jobwright_node order by id
+
+-- name: declare_dead
+-- Declares a node dead whose file was checked again once the write lock was held.
+update jobwright_node set dead_at = :now where id = :node and dead_at is null
+
+-- name: release_claimed
+-- One of the jobs that a claim may have taken whose answer got lost. No handler ran, so it costs no attempt.
+update jobwright_job set state = 'waiting', lock_owner = null, claimed_at = null, attempt = max(attempt - 1, 0)
+where id = :id and lock_owner = :node and version = :claim
+
+-- name: unknown_check
+-- Runs on a reader: as a rule a node knows all that it owns.
+select exists (
+    select 1 from jobwright_job indexed by jobwright_job_owned where lock_owner = :node and (id, version) not in ({known})
+) or exists (
+    select 1 from jobwright_terminating_handler where node = :node and (job_id, version) not in ({known})
+)
+
+-- name: release_unknown
+-- Releases what a node owns without knowing it. No handler ran, so it costs no attempt. Uses the index of owned rows.
+-- Compares claims, and not jobs: the old handler of an id that was cancelled and sent again does not account for the row of a later claim.
+-- Claims that began after :before are left alone (numbers wrap around: the nearer half of the circle is "after").
+update jobwright_job indexed by jobwright_job_owned
+set state = 'waiting', lock_owner = null, claimed_at = null, attempt = max(attempt - 1, 0)
+where lock_owner = :node and (id, version) not in ({known})
+  and (:before is null or (version - :before + 2147483648) % 2147483648 >= 1073741824)
+
+-- name: unknown_terminating
+-- Like `handler_ended`, for handlers that a node can't know of, because the answer to the claim got lost, or that are no longer in
+-- flight. As for owned rows (`release_unknown`), claims are compared, and those that began after :before are left alone.
+delete from jobwright_terminating_handler
+where node = :node and (job_id, version) not in ({known})
+  and (:before is null or (version - :before + 2147483648) % 2147483648 >= 1073741824)
+
+-- name: handler_ended
+-- Removes the handler of a cancelled job that has ended, of a node or of an external worker (null). A trigger releases what it held.
+delete from jobwright_terminating_handler where job_id = :id and version = :version and node is :node
+
+-- name: lost_terminating
+-- Removes handlers of cancelled jobs whose node is dead or unknown, because nothing else can report their end.
+delete from jobwright_terminating_handler
+where node is not null and node not in (select id from jobwright_node where dead_at is null)
+
+-- name: lost_check
+-- Runs on a reader. A dead node is work even if it owns nothing: it has to be forgotten.
+select exists (select 1 from jobwright_node where dead_at is not null)
+    or exists (
+        select 1 from jobwright_job indexed by jobwright_job_owned
+        where lock_owner is not null and lock_owner not in (select id from jobwright_node)
+    )
+    or exists (select 1 from jobwright_terminating_handler where node is not null and node not in (select id from jobwright_node))
+
+-- name: lost_rows
+-- Owned rows without a live node; an owner may be unknown, if its row was removed by hand. Owned rows are few, and waiting ones may be a
+-- million. The index is named because otherwise the order would make SQLite scan the table.
+select job.seq, job.queue, job.attempt, job.max_attempts, job.errors, job.visible_at, job.admitted, job.lock_owner, node.name,
+       coalesce(node.evicted, 0) as evicted
+from jobwright_job as job indexed by jobwright_job_owned left join jobwright_node as node on node.id = job.lock_owner
+where job.lock_owner is not null and (node.id is null or node.dead_at is not null)
+order by job.seq
+limit :limit

@@ -1,2 +1,0 @@
--- An action may take several transactions; each updates the counts.
-update jobwright_audit set counts = :counts where id = :id

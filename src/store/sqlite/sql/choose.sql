@@ -1,2 +1,0 @@
--- The jobs that an operator chose, in one state.
-select seq, id from {table} where {filter}

@@ -1,5 +1,0 @@
--- Copies the job; remove_external follows in the same transaction.
-insert into jobwright_dead_letter_job ({carried}, version, attempt, errors, options, dead_at, reason)
-select {carried}, version & 2147483647, attempt, :errors, options, :now, :reason
-from jobwright_external_job where seq = :seq
-on conflict (id) do nothing

@@ -1,2 +1,0 @@
--- One lookup by the primary key.
-select percent, note, checkpoint, at from jobwright_progress where job_id = :id

@@ -1,2 +1,0 @@
--- Removes the jobs that an operator chose, in one state.
-delete from {table} where {filter}

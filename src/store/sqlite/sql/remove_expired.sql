@@ -1,2 +1,0 @@
--- Runs after the copy was made.
-delete from {table} where seq = :seq

@@ -1,2 +1,0 @@
--- By seq: the hand-out was checked in the same transaction.
-delete from jobwright_external_job where seq = :seq

@@ -1,2 +1,0 @@
--- Removes a rule that sets nothing.
-delete from jobwright_rule where scope = :scope and name = :name

@@ -1,2 +1,0 @@
--- Shown to people; nothing depends on it.
-update jobwright_node set left_alone = :kinds where id = :node

@@ -1,2 +1,0 @@
--- The recorded digest of an id.
-select digest from jobwright_submission where id = :id
