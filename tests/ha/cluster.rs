@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
 
-use crate::ha::server_processes::{Rig, free_port, processes_in, signal};
+use crate::ha::server_processes::{Rig, processes_in, signal};
+use crate::support::ports::free_port;
 use crate::support::private_pg::programs;
 
 /// The longest that any step of a server may take on a busy machine.

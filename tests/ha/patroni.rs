@@ -11,7 +11,8 @@ use crate::ha::cluster::{Node, make_certificate};
 use crate::ha::load::Load;
 use crate::ha::postgres::some;
 use crate::ha::scenario::Stage;
-use crate::ha::server_processes::{Rig, free_port};
+use crate::ha::server_processes::Rig;
+use crate::support::ports::free_port;
 use crate::support::private_pg::programs;
 
 /// A first start creates a database and a copy of it, on a busy machine.

@@ -13,8 +13,9 @@ use crate::ha::accounting::{Account, back};
 use crate::ha::load::Load;
 use crate::ha::postgres::some;
 use crate::ha::scenario::Stage;
-use crate::ha::server_processes::{Rig, free_port};
+use crate::ha::server_processes::Rig;
 use crate::support::environment::PATIENCE;
+use crate::support::ports::free_port;
 use crate::support::proxy::Proxy;
 
 /// Three nodes start at the same time, on a busy machine.

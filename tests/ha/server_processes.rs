@@ -174,10 +174,6 @@ pub(crate) fn signal(name: &str, pids: &[u32]) {
     }
 }
 
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn id(which: &str) -> u32 {
     let output = Command::new("id").args([which, "postgres"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

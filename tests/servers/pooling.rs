@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jobwright::store::Store as _;
 use jobwright::{ErrorKind, MessageServices, Postgres};
 
+use crate::support::ports::free_port;
 use crate::support::postgres::Pg;
 use crate::support::private_pg::user_of_servers;
 use crate::support::{TestDb, unique};
@@ -22,7 +23,7 @@ impl Pooler {
     async fn before(server: &str) -> Self {
         let dir = std::env::temp_dir().join(unique("jobwright_bouncer_"));
         std::fs::create_dir(&dir).unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let (host, server_port) = server.rsplit_once(':').unwrap();
         let settings = format!(
             "[databases]\n* = host={host} port={server_port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\

@@ -11,6 +11,7 @@ pub(crate) mod fake_clock;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod oracle;
+pub(crate) mod ports;
 pub(crate) mod postgres;
 pub(crate) mod private_pg;
 pub(crate) mod private_rabbit;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::fake_clock::FakedClock;
+use super::ports::free_port;
 use super::unique;
 
 /// Stops the server and removes its data when it is dropped.
@@ -75,8 +76,7 @@ impl PrivatePg {
         if let Some((uid, gid)) = user {
             chown(&dir, Some(uid), Some(gid)).unwrap();
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { bin, dir, port, user, clock: None }
+        Self { bin, dir, port: free_port(), user, clock: None }
     }
 
     /// Starts the server after a stop, or for the first time.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::ports::free_port;
 use super::unique;
 
 /// On a small, busy machine a start takes most of a minute.
@@ -212,8 +213,4 @@ impl Drop for PrivateRabbit {
 fn find(program: &str) -> PathBuf {
     let script = PathBuf::from("/usr/lib/rabbitmq/bin").join(program);
     if script.is_file() { script } else { PathBuf::from(program) }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -15,6 +15,7 @@ mod url;
 pub(crate) mod user;
 
 use std::fs::{self, File, TryLockError};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -256,10 +257,20 @@ fn open() -> Result<(File, State)> {
     }
 }
 
-/// Returns a free port. Another program may take it before the server does: then the start fails and says so.
+/// Returns a port at which nothing listens, below those that the system gives to connections, where it has any there: one of those may be taken by
+/// a connection before the server listens.
 fn free_port() -> Result<u16> {
-    std::net::TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let from = range.split_whitespace().next().and_then(|from| from.parse().ok()).unwrap_or(32_768_u16);
+    // Each call begins at another one: two that run at the same time would find the same.
+    let start = RandomState::new().build_hasher().finish();
+    let below = (0..100_u64).filter_map(|n| {
+        let ports = u64::from(from.checked_sub(10_000).filter(|ports| *ports >= 1_000)?);
+        u16::try_from(10_000 + start.wrapping_add(n) % ports).ok()
+    });
+    below
+        .chain([0])
+        .find_map(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok()?.local_addr().ok())
         .map(|address| address.port())
-        .map_err(|why| format!("no free port on 127.0.0.1: {why}"))
+        .ok_or_else(|| "no free port on 127.0.0.1".to_owned())
 }

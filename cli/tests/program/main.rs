@@ -7,6 +7,8 @@ mod common;
 #[allow(dead_code, reason = "shared with the tests of the library")]
 #[path = "../../../tests/support/fake_clock.rs"]
 mod fake_clock;
+#[path = "../../../tests/support/ports.rs"]
+mod ports;
 #[allow(dead_code, reason = "shared with the tests of the library")]
 #[path = "../../../tests/support/private_pg.rs"]
 mod private_pg;
