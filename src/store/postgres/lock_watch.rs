@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::client::{ConnectionLease, Params, send};
 use super::lock_holder::{holder, joined};
-use super::pool::{Object, needed_reset};
+use super::pool::{Object, reset};
 use super::shared::Shared;
 use super::statements::Statement;
 
@@ -75,9 +75,8 @@ impl Shared {
     async fn spare(&self) -> Option<Object> {
         let at_once = Timeouts { wait: Some(Duration::ZERO), create: Some(PATIENCE), recycle: None };
         for pool in [&self.engine, &self.user] {
-            // One that still has a session of others is of no use here.
             if let Ok(object) = pool.timeout_get(&at_once).await
-                && needed_reset(&object).is_none()
+                && let Some(object) = reset(object, PATIENCE).await
             {
                 return Some(object);
             }

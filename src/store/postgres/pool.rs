@@ -75,6 +75,9 @@ impl managed::Manager for Manager {
     type Error = Failures;
 
     async fn create(&self) -> Result<Pooled, Failures> {
+        if IDLE_ONLY.try_with(|()| ()).is_ok() {
+            return Err(Failures(Vec::new()));
+        }
         // This future is large, and would be part of every call's future.
         let conn = Box::pin(self.target.connect(self.session.as_deref(), None)).await?;
         Ok(Pooled { conn, edition: self.edition.load(Ordering::Acquire) })
@@ -106,7 +109,7 @@ const RESET: &str = "reset session authorization; reset role; reset all; close a
      select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences";
 
 /// How long a reset may take. Dropping many temporary tables takes a while.
-const RESET_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const RESET_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a connection that code of others had may be idle before it is reset. Locks and temporary tables of its session last that long.
 const RESET_AFTER: Duration = Duration::from_millis(5);
@@ -127,41 +130,76 @@ pub(super) fn give_back_lent(object: Object) {
     };
     match pool.manager().resets {
         Resets::Never => {}
-        Resets::AtOnce => drop(runtime.spawn(async move { reset(object).await })),
+        Resets::AtOnce => drop(runtime.spawn(async move { drop(reset(object, RESET_WITHIN).await) })),
         Resets::NextUse => {
             drop(object);
-            if !pool.manager().resets_idle.swap(true, Ordering::AcqRel) {
-                runtime.spawn(reset_idle(pool));
+            if let Some(sweep) = Sweep::begin(&pool) {
+                runtime.spawn(reset_idle(sweep));
             }
         }
     }
 }
 
-/// Resets those connections of a pool that nothing uses.
-async fn reset_idle(pool: Pool) {
-    sleep(RESET_AFTER).await;
-    // Whoever gives one back from now on asks again.
-    pool.manager().resets_idle.store(false, Ordering::Release);
-    let at_once = Timeouts { wait: Some(Duration::ZERO), create: Some(Duration::ZERO), recycle: None };
-    // Each is held until the end, so that none is looked at twice.
-    let mut others = Vec::new();
-    for _ in 0..pool.status().available {
-        match pool.timeout_get(&at_once).await {
-            Ok(object) if object.info.was_lent() => drop(tokio::spawn(reset(object))),
-            Ok(object) => others.push(object),
-            Err(_) => break,
+/// One task at a time resets the idle connections of a pool, and the next one may begin when this is dropped: also when its runtime ends.
+struct Sweep(Pool);
+
+impl Sweep {
+    fn begin(pool: &Pool) -> Option<Self> {
+        (!pool.manager().resets_idle.swap(true, Ordering::AcqRel)).then(|| Self(pool.clone()))
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        self.0.manager().resets_idle.store(false, Ordering::Release);
+    }
+}
+
+tokio::task_local! {
+    /// Within it, a pool creates no connection.
+    static IDLE_ONLY: ();
+}
+
+/// Resets those connections of a pool that nothing uses, until none is left.
+async fn reset_idle(mut sweep: Sweep) {
+    let at_once = Timeouts { wait: Some(Duration::ZERO), create: None, recycle: None };
+    loop {
+        sleep(RESET_AFTER).await;
+        let pool = sweep.0.clone();
+        // The one that has been idle for longest comes first, and goes to the end of the line.
+        for _ in 0..pool.status().size {
+            match IDLE_ONLY.scope((), pool.timeout_get(&at_once)).await {
+                Ok(object) if object.info.was_lent() => drop(tokio::spawn(reset(object, RESET_WITHIN))),
+                Ok(object) => drop(object),
+                Err(_) => break,
+            }
+        }
+        // One that is given back from now on begins the next sweep.
+        drop(sweep);
+        let mut left = false;
+        let _ = pool.retain(|pooled, _| {
+            left |= pooled.info.was_lent();
+            true
+        });
+        match Sweep::begin(&pool) {
+            Some(next) if left => sweep = next,
+            _ => return,
         }
     }
 }
 
-/// Resets the session of a connection, then returns it to its pool. If that fails, the connection is closed.
-async fn reset(object: Object) {
-    let Some(reset) = needed_reset(&object) else { return };
-    match timeout(RESET_WITHIN, object.batch_execute(&reset)).await {
-        Ok(Ok(())) => object.info.is_reset(),
+/// Resets the session of a connection if it is needed. If that fails, the connection is closed.
+pub(super) async fn reset(object: Object, within: Duration) -> Option<Object> {
+    let Some(reset) = needed_reset(&object) else { return Some(object) };
+    match timeout(within, object.batch_execute(&reset)).await {
+        Ok(Ok(())) => {
+            object.info.is_reset();
+            Some(object)
+        }
         failed => {
             tracing::debug!(?failed, "the session of a connection could not be reset; it is closed");
             drop(Object::take(object));
+            None
         }
     }
 }

@@ -15,7 +15,7 @@ use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
 use super::error::{ErrorContext, lost_connection};
 use super::lent::PgTransactionRef;
-use super::pool::{Object, Pool, needed_reset};
+use super::pool::{Object, Pool, RESET_WITHIN, needed_reset};
 use super::rows;
 use super::shared::Shared;
 use super::types::JsonParam;
@@ -88,23 +88,27 @@ impl PgTransaction {
             let reset = needed_reset(&object);
             let mut open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
             let client = open.client()?;
-            let begun = timeout(shared.call_timeout, begin_on(client, reset.as_deref(), begin)).await;
+            // What the last user has left to do there is not at the cost of this one, who may have another connection.
+            let bound = if reset.is_some() { RESET_WITHIN.min(shared.call_timeout / 2) } else { shared.call_timeout };
+            let begun = timeout(bound, begin_on(client, reset.as_deref(), begin)).await;
             match begun {
                 Ok(Ok(())) => return Ok(open),
                 Ok(Err(error)) => {
                     shared.heed(client, &error);
                     let error = context.explain(error);
-                    let useless = lost_connection(&error) || reset.is_some();
-                    // A session that can't be reset ends.
-                    if let (true, Some(object)) = (reset.is_some(), open.object.take()) {
-                        drop(Object::take(object));
-                    }
-                    if !useless || spares == 0 {
+                    if spares == 0 || !(lost_connection(&error) || reset.is_some()) {
                         return Err(error);
                     }
-                    spares -= 1;
                 }
-                Err(_) => return Err(context.timeout(shared.call_timeout)),
+                Err(_) if spares == 0 || reset.is_none() => return Err(context.timeout(bound)),
+                Err(_) => {}
+            }
+            spares -= 1;
+            // A session that can't be reset ends.
+            if reset.is_some()
+                && let Some(object) = open.object.take()
+            {
+                shared.abandon(object);
             }
         }
     }
