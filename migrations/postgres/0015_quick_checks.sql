@@ -3,12 +3,16 @@
 --
 -- It has no search path of its own, because to set one takes longer than the checks. So each operator, function and type in it is named with its
 -- schema, and `between`, `in` and `case` with a value, which look for operators, do not occur. Options that are short and have no numbers, which is
--- nearly all of them, need none of the other checks.
+-- nearly all of them, need none of the other checks. How large they are as stored is asked first: a number may be a thousand times as long in text.
+-- The types of its parameters are found in the system catalogue, whatever this session's search path.
+set local search_path = pg_catalog, pg_temp;
+
 create or replace function {schema}.is_carriable(options jsonb, headers jsonb) returns boolean
 language plpgsql immutable
 as $carriable$
 begin
-    if headers is null and pg_catalog.octet_length(options::pg_catalog.text) operator(pg_catalog.<=) 200
+    if headers is null and pg_catalog.pg_column_size(options) operator(pg_catalog.<=) 1000
+        and pg_catalog.octet_length(options::pg_catalog.text) operator(pg_catalog.<=) 200
         and pg_catalog.jsonb_typeof(options) operator(pg_catalog.=) 'object'::pg_catalog.text
         and coalesce(pg_catalog.jsonb_typeof(options operator(pg_catalog.->) 'group'::pg_catalog.text) operator(pg_catalog.=) 'string'::pg_catalog.text, true)
         and not (options operator(pg_catalog.?|) '{expires,ttl,aged}'::pg_catalog.text[])

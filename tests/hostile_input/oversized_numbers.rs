@@ -74,6 +74,16 @@ async fn a_bomb_is_a_dead_letter_and_its_queue_goes_on() {
     assert_eq!(range.jobs.state(range.sent[1]).await, Some(JobState::Dead));
 }
 
+/// The check of the options does not write them out to find out how long they are. (The server does, for its message.)
+#[tokio::test]
+async fn a_bomb_among_the_options_is_refused_before_it_goes_off() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    client.batch_execute("set statement_timeout = '900ms'").await.unwrap();
+    let carriable = format!("select is_carriable(jsonb_build_object('x', {BOMB}), null)");
+    assert!(!client.query_one(&carriable, &[]).await.unwrap().get::<_, bool>(0));
+}
+
 #[tokio::test]
 async fn a_bomb_that_is_delivered_keeps_nothing_back() {
     let range = Range::laid().await;
