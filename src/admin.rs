@@ -111,7 +111,8 @@ impl Admin {
     }
 
     /// Returns a page of the matching jobs, those sent first first. Pages are found by indexes, however many jobs there are. A page is slow
-    /// only when its filter (kind, error, tenant, running among many waiting) matches hardly any job.
+    /// only when its filter (kind, error, tenant, running among many waiting) matches hardly any job, and on SQLite also when it has waiting jobs
+    /// of all queues or timers that are few among millions of jobs in other states.
     ///
     /// # Errors
     /// As [`status`](Self::status).

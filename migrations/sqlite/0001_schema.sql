@@ -79,7 +79,9 @@ create table jobwright_job (
     check ((state = 'blocked') = (blocked_on is not null)),
     check ((state = 'external') = (lease_until is not null)),
     check ((state = 'dead') = (dead_at is not null)),
-    check (due_at is not null or state <> 'timer')
+    check (due_at is not null or state <> 'timer'),
+    check (reason is not null or state <> 'dead'),
+    check (lease is not null and claimed_at is not null or state <> 'external')
 ) strict;
 
 -- Serves every statement that names jobs by id (outcomes, deliveries, operators), and `on conflict (id)` of the inserts.

@@ -29,10 +29,11 @@ order by rank, seq
 limit :limit
 
 -- name: holder_blocked_on_key
--- An ordered job that is blocked on the group it holds: it is the only one that can start, even if others are better.
+-- An ordered job that is blocked on the group it holds: it is the only one that can start, even if others are better. The job is looked up by its id,
+-- whatever the planner believes about the number of jobs that are blocked on the key.
 select b.id, b.seq, b.rank, b.kind, b.queue, b.options, b.admitted, b.blocked_on, b.share
 from jobwright_permit s
-join jobwright_job b on b.id = s.job_id and b.blocked_on = s.key
+cross join jobwright_job b on b.id = s.job_id and +b.blocked_on = s.key
 where s.key = :blocked_on
 
 -- name: covered_waiting
@@ -122,8 +123,8 @@ where j.admitted and j.options ->> 'group' is not null
   and not exists (select 1 from jobwright_permit s where s.job_id = j.id and s.key = 'g:' || (j.options ->> 'group'))
 union all
 select 'the job ' || hex(j.id) || ' of group ' || (j.options ->> 'group') || ' is among the jobs that can start, and was not admitted'
-from jobwright_job j
-where j.state in ('waiting', 'running') and j.options ->> 'group' is not null and not j.admitted
+from (select * from jobwright_job where state = 'waiting' union all select * from jobwright_job where lock_owner is not null) j
+where j.options ->> 'group' is not null and not j.admitted
 union all
 -- The holder of a permit unblocks its key when it ends, and a rate says when it allows more. Otherwise only a rule that lets nothing start
 -- is a reason to be blocked. Whatever ends that unblocks the key.

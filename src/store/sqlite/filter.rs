@@ -81,12 +81,13 @@ impl Filter {
 
     /// Returns a query that has one arm for each state, so that the index of that state can serve it; `None` if there is no state. The template names
     /// the condition (`{filter}`) and may name the state.
-    fn arms(&self, template: &str) -> Option<String> {
+    pub(super) fn arms(&self, template: &str) -> Option<String> {
         let arm = |state: &JobState| {
             let (condition, index) = place(*state);
-            let index = if self.ids.is_none() { index } else { "" };
+            // Jobs that are named are found by their ids: the sign keeps the planner from an index of their states, which is read as a whole.
+            let (sign, index) = if self.ids.is_none() { ("", index) } else { ("+", "") };
             template
-                .replace("{filter}", &format!("{condition}{}", self.clause))
+                .replace("{filter}", &format!("{sign}{condition}{}", self.clause))
                 .replace("{state}", state.as_str())
                 .replace("from jobwright_job", &format!("from jobwright_job{index}"))
         };

@@ -52,7 +52,7 @@ seq in (
     select job.seq
     from json_each(:versions) as fence
     cross join jobwright_job as job on job.id = substr(:ids, fence.key * 16 + 1, 16)
-    where job.version = fence.value and job.lock_owner = :node
+    where job.version = fence.value and +job.lock_owner = :node
 )
 
 -- name: may_expire
@@ -61,4 +61,5 @@ options is not null and options ->> 'expires' is not null and (state = 'waiting'
 
 -- name: holds
 -- Whether a job `job` may hold permits: it was admitted, or it is ordered and holds its group while it is not to be claimed.
-(job.admitted or job.state not in ('waiting', 'running', 'external') and job.options ->> 'ordered' is not null)
+(job.admitted and job.state in ('waiting', 'running', 'blocked', 'external')
+    or job.state not in ('waiting', 'running', 'external') and job.options ->> 'ordered' is not null)
