@@ -86,8 +86,11 @@ fn replies_that_do_not_get_away(sandbox: &Sandbox) {
     let id = sandbox.send(&["answer", "--queue", "jobwright.reply", "--delay", "1h"]);
     let check = || found(&doctor(sandbox), "replies and events")[0].clone();
     assert_eq!(check().0, "ok", "it may be under way");
-    let earlier = if sandbox.schema().is_some() { "created_at - interval '1 hour'" } else { "created_at - 3600000000" };
-    on_the_database(sandbox, &format!("update {{}}timer_job set created_at = {earlier}"));
+    let earlier = match sandbox.schema() {
+        Some(_) => "update {}timer_job set created_at = created_at - interval '1 hour'",
+        None => "update {}job set created_at = created_at - 3600000000",
+    };
+    on_the_database(sandbox, earlier);
     let (state, said) = check();
     assert!(state == "warn" && said.contains(&id), "{said}");
 }
