@@ -181,10 +181,11 @@ async fn reset_idle(mut sweep: Sweep) {
             left |= pooled.info.was_lent();
             true
         });
-        match Sweep::begin(&pool) {
-            Some(next) if left => sweep = next,
-            _ => return,
+        if !left {
+            return;
         }
+        let Some(next) = Sweep::begin(&pool) else { return };
+        sweep = next;
     }
 }
 
