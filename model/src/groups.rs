@@ -24,7 +24,7 @@ pub const ATTEMPTS: u8 = 2;
 /// The state of a job's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowState {
-    /// `blocked_job`: it waits for a permit.
+    /// `job`, with a `blocked_on`: it waits for a permit.
     Blocked,
     /// `job`: it has its permit and waits for a node.
     Admitted,

@@ -63,7 +63,7 @@ pub(crate) struct Node {
     /// A reference to itself, for handoffs that may outlive the borrow.
     pub(crate) this: Weak<Self>,
 
-    // What it reaches.
+    // Connections.
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) broker: Option<Arc<Broker>>,
     pub(crate) wakeup: Arc<WakeUp>,
@@ -74,7 +74,7 @@ pub(crate) struct Node {
     pub(crate) intake: bool,
     pub(crate) poll_interval: Duration,
 
-    // What it runs.
+    // Handlers.
     pub(crate) kinds: Arc<Kinds>,
     /// Kinds that this node can't run at the moment.
     pub(crate) breakers: Arc<Breakers>,
@@ -84,7 +84,7 @@ pub(crate) struct Node {
     /// Jobs that are being gathered into batches for their handler.
     pub(crate) gathering: Gathering,
 
-    // What it may run at the same time.
+    // Capacity.
     pub(crate) queues: HashMap<String, Arc<Queue>>,
     /// Whether rules exist that limit or pause jobs. Then admission must check what arrives.
     pub(crate) limited: Arc<AtomicBool>,
@@ -93,12 +93,12 @@ pub(crate) struct Node {
     /// Kinds that may run next in the slot of another job of their group.
     pub(crate) chainable_kinds: Vec<String>,
 
-    // What it has at the moment, and what became of it.
+    // Present work and its outcomes.
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) completions: Completions,
     pub(crate) counters: Arc<Counters>,
 
-    // What ends it.
+    // Cancellation.
     /// Cancelled when the node must claim no more.
     pub(crate) stop_claiming: CancellationToken,
     /// Cancelled when this node can't go on: the database does not know it, though its heartbeat may disagree, or one of its tasks
@@ -109,7 +109,7 @@ pub(crate) struct Node {
     /// Cancels the handlers of single jobs.
     pub(crate) cancellations: Arc<Cancellations>,
 
-    // What wakes its tasks.
+    // Signals.
     pub(crate) signals: Signals,
     /// Wakes the senders that put jobs of a queue on the broker.
     pub(crate) queue_wakeups: HashMap<String, Notify>,

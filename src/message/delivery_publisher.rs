@@ -330,7 +330,7 @@ async fn watch(delivery_publisher: Weak<DeliveryPublisher>, target: Arc<TargetQu
                 None => return,
             }
         };
-        // A refusal shortens the pause to `LOOK_FULL` and no further: the queue needs time to empty.
+        // A refusal shortens the pause to `CHECK_INTERVAL_FULL` and no further: the queue needs time to empty.
         let start = Instant::now();
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

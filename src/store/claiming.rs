@@ -93,7 +93,7 @@ pub struct ClaimRequest<'a> {
     /// With counted limits: whether to take admitted jobs too, from anywhere in the queue. A claimer that knows of no newly admitted jobs saves
     /// this scan, which walks over every job ever admitted while any session holds a snapshot.
     pub admitted_too: bool,
-    /// Whether to take suspects ([`Acquire::suspects`](super::engine::Claims::suspects)) and nothing else. Only a node that runs nothing else,
+    /// Whether to take suspects ([`Claims::suspects`](super::engine::Claims::suspects)) and nothing else. Only a node that runs nothing else,
     /// and starts nothing else until the job has ended, may ask for them: if its process dies, that is held against the job.
     pub suspects: bool,
 }

@@ -7,7 +7,7 @@ use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
 
-/// Counts claims, and scans of the job table (`release_unknown.sql`). Claims are refused while `refusing` has a row. Sequences count, because they
+/// Counts claims, and scans of the job table (`release_unknown`). Claims are refused while `refusing` has a row. Sequences count, because they
 /// keep their value after a rollback.
 const COUNTING: &str = "
     create sequence {schema}.walks;

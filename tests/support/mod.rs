@@ -59,7 +59,7 @@ pub(crate) trait TestDb: Sized {
     /// Opens the same location through other connections, as another process would.
     async fn reopen(&self) -> Self::Store;
 
-    /// Moves a waiting job to `suspended_job`.
+    /// Suspends a waiting job.
     async fn suspend(&self, id: JobId);
 
     /// Makes this the next job's `seq`.

@@ -9,7 +9,7 @@ use crate::services::{self, Urls};
 /// All of them, in the order of their tables in docs/performance.md.
 const ALL: [&str; 4] = ["core", "amqp", "engine", "peers"];
 
-/// One benchmark takes half an hour by default, and longer with more runs.
+/// One benchmark takes up to half an hour by default, and longer with more runs.
 const DEADLINE: Duration = Duration::from_secs(6 * 3600);
 
 /// Runs benchmarks. `args` are those of the harness; with options alone, or `all` and options, all benchmarks run one after the other. `--dir DIR`

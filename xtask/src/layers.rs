@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
-/// What the list of layers does not allow or does not know.
+/// Returns the uses that the list forbids, and the parts and files that do not match.
 fn against(list: &str, uses: &Uses) -> Vec<String> {
     let lines = list.lines().filter_map(|line| line.strip_prefix("| ")).enumerate();
     let layers: BTreeMap<&str, usize> =

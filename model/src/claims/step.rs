@@ -208,7 +208,7 @@ impl Steps for Claims {
 }
 
 impl Claims {
-    /// `claim.sql`, `insert_owned.sql`: checks the node, locks it, and picks a row that no other transaction has locked.
+    /// `claim`, `insert_owned`: checks the node, locks it, and picks a row that no other transaction has locked.
     fn execute(&self, state: &State, next: &mut State, process: u8) -> Option<Request> {
         let request = state.processes[index(process)].request.filter(|request| request.progress == Progress::Sent)?;
         let row = state.rows[index(request.job)];
@@ -284,7 +284,7 @@ impl Claims {
         Some(())
     }
 
-    /// `complete.sql`, `settle.sql`.
+    /// `complete`, `settle`.
     fn report(&self, next: &mut State, held: Held, success: bool) {
         let Some(row) = next.rows[index(held.job)] else { return };
         let fits = row.owner == held.node && row.version == held.version;
@@ -312,7 +312,7 @@ impl Claims {
         }
     }
 
-    /// `release_unknown.sql`, `retire_node.sql`: no handler ran to its end, so it costs no attempt.
+    /// `release_unknown`, `retire_node`: no handler ran to its end, so it costs no attempt.
     fn give_back(&self, row: &mut Row) {
         *row = self.freed(Row { attempt: row.attempt.saturating_sub(1), ..*row });
     }
@@ -354,7 +354,7 @@ impl Claims {
         })
     }
 
-    /// `release_unknown.sql`: gives back rows by what was noted before.
+    /// `release_unknown`: gives back rows by what was noted before.
     fn walk(&self, next: &mut State, process: u8) -> Option<()> {
         let looker = next.processes[index(process)];
         let note = looker.noted?;
@@ -381,7 +381,7 @@ impl Claims {
     }
 }
 
-/// `stale_claims.sql`: notifies handlers whose claims are no longer current to stop. Cancellations of jobs no longer in flight are forgotten.
+/// `stale_claims`: notifies handlers whose claims are no longer current to stop. Cancellations of jobs no longer in flight are forgotten.
 fn listen(state: &State, process: &mut Process) -> Option<()> {
     let before = *process;
     let in_hand = |gone: &(u8, u8)| before.hand.iter().flatten().any(|held| (held.job, held.version) == *gone);

@@ -105,7 +105,7 @@ impl Steps for External {
 }
 
 impl External {
-    /// `complete_external.sql`, `settle_external.sql`.
+    /// `complete_external`, `settle_external`.
     fn report(&self, state: &State, next: &mut State, copy: u8, success: bool, confirmed: bool) -> Option<()> {
         let at = state.copies[index(copy)]?;
         let meant = match at.place {

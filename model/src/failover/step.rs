@@ -194,7 +194,7 @@ impl Steps for Failover {
 }
 
 impl Failover {
-    /// `claim.sql`: takes a waiting row, if this server knows the node and has not declared it dead.
+    /// `claim`: takes a waiting row, if this server knows the node and has not declared it dead.
     fn claim(&self, state: &State, next: &mut State, process: u8, job: u8) -> Option<()> {
         let at = state.processes[index(process)];
         let free = at.hand.iter().position(Option::is_none)?;
@@ -219,7 +219,7 @@ impl Failover {
         Some(())
     }
 
-    /// `release_unknown.sql`, `retire_node.sql`: rows of a node that its process does not have in flight wait again.
+    /// `release_unknown`, `retire_node`: rows of a node that its process does not have in flight wait again.
     fn give_back(&self, next: &mut State, process: u8, node: u8, knows: impl Fn(u8, &Row) -> bool) -> Option<()> {
         let processes = next.processes;
         let server = next.server(processes[index(process)].work_old)?;

@@ -1,4 +1,4 @@
-//! Starts the tasks of this room.
+//! Starts the tasks that talk to the broker.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a node does beside running jobs: whatever becomes due, expires, or belonged to somebody who is gone.
+//! The tasks of a node beside running jobs: they act on all that becomes due, expires, or belonged to a node that is gone.
 
 pub(crate) mod clock;
 pub(crate) mod expiry;

@@ -61,7 +61,7 @@ impl InFlight {
     /// Begins a claim of jobs that run beside others. `None`: not now, because a job runs [alone].
     pub(crate) async fn begin_claim_beside(&self) -> Option<ClaimGuard> {
         let claim = self.claim_order.begin().await;
-        // The gate counts only once the claim has begun: see `alone.rs`.
+        // Asked only once the claim has begun: see `alone.rs`.
         alone::is_open().then_some(claim)
     }
 

@@ -12,7 +12,7 @@ use crate::store::{FullQueue, Hint, HintStream, Inserted, Preclaim, Received};
 #[async_trait]
 pub trait Enqueue: StoreInfo + Send + Sync {
     /// Inserts messages in a transaction of their own, with one statement. Skips a message whose given id exists in any state, and
-    /// a unique one whose key is held. A message that is due later goes to `timer_job`.
+    /// a unique one whose key is held. A message that is due later becomes a timer.
     ///
     /// # Errors
     /// [`Conflict`](crate::ErrorKind::Conflict) when the key of a unique message is held and its options ask to reject it then, or when a

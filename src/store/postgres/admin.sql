@@ -243,7 +243,7 @@ order by id desc
 limit :limit
 
 -- name: permit_faults
--- Conditions that must never hold among committed rows: see Admission::permit_faults. One statement, so that it sees one snapshot.
+-- Conditions that must never hold among committed rows: see `Operator::permit_faults`. One statement, so that it sees one snapshot.
 select 'the permit ' || s.key || ' is held by ' || s.job_id::text || ', which is gone'
 from {schema}.permit s
 where not exists (select from {schema}.job j where j.id = s.job_id and (j.admitted or j.blocked_on is not null and j.options ? 'ordered'::text))

@@ -6,7 +6,7 @@
 -- the limit. A ctid can't go stale in between, because the lock is already held.
 -- Rows hidden for a delivery are left to it, unless nothing is being delivered now (:include_hidden), or the row is hidden for longer
 -- than anything asks for: then a clock that ran ahead wrote that time (MAX_HIDDEN).
--- Paused, limited and expired jobs are passed over (fragment/`may_start`).
+-- Paused, limited and expired jobs are passed over (the fragment `may_start`).
 -- The queue is scanned in ranges (store/postgres/range.rs), best rank first. Each range is a separate scan, from the cursor of its rank to
 -- the next rank that has a cursor. Both ends are index conditions, so rows before a cursor are not read. The outer limit ends the scans: a
 -- row beyond it is not even locked.

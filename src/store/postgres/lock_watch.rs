@@ -1,6 +1,6 @@
 //! Finds the transaction that a statement waits for, and names it in the log.
 //!
-//! A lock of an application, an operator or a mere reader must not look like a slow database. So whoever waits for it says who holds it.
+//! A lock of an application, an operator or a mere reader must not look like a slow database. So the log says who holds it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

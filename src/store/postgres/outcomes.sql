@@ -138,7 +138,7 @@ where (select j.id from {schema}.job j where j.id = w.id and j.version = w.versi
 -- name: keep_vanished
 -- Keeps what these claims hold, while their handlers run, although their jobs are in no table any more and no cancellation removed them: a table
 -- was truncated, or restored alone. A terminating handler holds it from now on, until the node reports its end; the trigger there transfers the
--- permits. Without that, upkeep would give them to the next job beside the handler.
+-- permits. Without that, reconciliation would give them to the next job beside the handler.
 -- :node::int8, :ids::uuid[], :versions::int8[]
 insert into {schema}.terminating_handler (job_id, version, node)
 select w.id, w.version, :node

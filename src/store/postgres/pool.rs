@@ -18,8 +18,7 @@ pub(super) type Pool = managed::Pool<Manager>;
 pub(super) type Object = managed::Object<Manager>;
 pub(super) type PoolError = managed::PoolError<Failures>;
 
-/// When the session of a connection is reset that code of others had. What that has set, such as a tenant or a search path, must not reach the next
-/// user.
+/// When a session is reset that code of others had. Its settings, such as a tenant or a search path, must not reach the next user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resets {
     /// Never: the sessions are those of a pooler, and another client may have this one by now.
@@ -114,7 +113,7 @@ pub(super) const RESET_WITHIN: Duration = Duration::from_secs(5);
 /// How long a connection that code of others had may be idle before it is reset. Locks and temporary tables of its session last that long.
 const RESET_AFTER: Duration = Duration::from_millis(5);
 
-/// Returns what has to run on a connection before it is used, if code of others had it. Whoever runs it calls `is_reset`.
+/// Returns what has to run on a connection before it is used, if code of others had it. The caller runs it, and then calls `is_reset`.
 pub(super) fn needed_reset(object: &Object) -> Option<String> {
     let pool = Object::pool(object)?;
     let manager = pool.manager();

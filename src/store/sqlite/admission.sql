@@ -109,7 +109,7 @@ where rowid in (
 )
 
 -- name: permit_faults
--- Conditions that must never hold: see Admission::permit_faults.
+-- Conditions that must never hold: see `Operator::permit_faults`.
 select 'the permit ' || s.key || ' is held by ' || hex(s.job_id) || ', which is gone'
 from jobwright_permit s
 where not exists (select 1 from jobwright_job job where job.id = s.job_id and {holds})

@@ -1,4 +1,4 @@
-//! Claims jobs, and promotes due timers.
+//! Claims jobs.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const SQL: &str = include_str!("claim.sql");
 static CLAIM_CHECK: Statement = statement!(SQL, "claim_check");
 static CLAIM: Statement = statement!(SQL, "claim");
 
-/// How long a claim that meets nothing but rows that can't be read goes on: whoever sends many of them must not make a queue look empty.
+/// How long a claim that meets nothing but rows that can't be read goes on: a sender of many must not make a queue look empty.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The parameters of a claim's three arms.

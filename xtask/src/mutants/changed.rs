@@ -17,7 +17,7 @@ const BASE: &str = "main";
 /// The limits for one defect, in seconds: of compiling, and of all its tests. A single test that hangs ends before (profile `mutants`).
 const BUILD: &str = "1800";
 const TESTS: &str = "1800";
-/// The limit for all defects: whoever tries more of them divides the change.
+/// The limit for all defects: a change with more of them has to be divided.
 const DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, PartialEq)]

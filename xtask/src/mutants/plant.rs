@@ -13,7 +13,7 @@ use super::VARIABLE;
 use super::list::Defect;
 use crate::run::{self, Result};
 
-/// The module that the copy has more.
+/// The module that is added in the copy.
 const MODULE: &str = "src/planted.rs";
 const ROOT: &str = "src/lib.rs";
 
