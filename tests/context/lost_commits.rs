@@ -53,7 +53,7 @@ async fn a_commit_whose_answer_got_lost_is_found_out() {
     let mut cx = messages.begin();
     cx.send(job()).unwrap();
     Pg::<false>::note(cx.transaction().await.unwrap(), "kept").await.unwrap();
-    proxy.swallow_answer_to("commit\0");
+    proxy.swallow_answer_to("; commit");
     cx.commit().await.unwrap();
     assert_eq!(proxy.swallowed(), 1);
     assert_eq!(kept(&db).await, (1, 1));
@@ -67,7 +67,7 @@ async fn a_commit_that_never_arrived_is_found_out() {
     let mut cx = messages.begin();
     cx.send(job()).unwrap();
     Pg::<false>::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
-    proxy.swallow("commit\0");
+    proxy.swallow("; commit");
     let error = cx.commit().await.unwrap_err();
     assert_eq!(proxy.swallowed(), 1);
     assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
@@ -82,14 +82,14 @@ async fn a_lost_answer_without_messages_is_never_answered_wrongly() {
     let messages = behind(&proxy, &db).await;
     let mut cx = messages.begin();
     Pg::<false>::note(cx.transaction().await.unwrap(), "kept").await.unwrap();
-    proxy.swallow_answer_to("commit\0");
+    proxy.swallow_answer_to("; commit");
     if let Err(error) = cx.commit().await {
         assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
     }
     assert_eq!(kept(&db).await, (1, 0));
     let mut cx = messages.begin();
     Pg::<false>::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
-    proxy.swallow("commit\0");
+    proxy.swallow("; commit");
     let error = cx.commit().await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Aborted), "{error}");
     assert_eq!(kept(&db).await, (1, 0));
@@ -104,7 +104,7 @@ async fn an_unreachable_server_makes_a_commit_unknown() {
     let mut cx = messages.begin();
     cx.send(job()).unwrap();
     Pg::<false>::note(cx.transaction().await.unwrap(), "?").await.unwrap();
-    proxy.swallow_answer_to("commit\0");
+    proxy.swallow_answer_to("; commit");
     let committing = tokio::spawn(cx.commit());
     crate::support::eventually(Duration::from_secs(5), async || proxy.swallowed() == 1).await;
     proxy.down();

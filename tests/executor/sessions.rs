@@ -67,6 +67,33 @@ async fn the_next_user_finds_the_session_of_a_new_connection() {
     }
 }
 
+/// Its transaction has ended by then, which its owner is told. The connection is closed, and the next user gets another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_cannot_be_reset_undoes_no_commit() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = alone(&db).await;
+    let other = db.client().await;
+    for ends in ["commit", "rollback", "drop"] {
+        let (spoiled, _) = session(&messages).await;
+        let mut cx = messages.begin();
+        let transaction = cx.transaction().await.unwrap();
+        transaction.batch_execute("create temp table leak (x int); commit; begin").await.unwrap();
+        let leak = "select pg_my_temp_schema()::regnamespace || '.leak'";
+        let leak: String = transaction.query_one(leak, &[]).await.unwrap().get(0);
+        other.batch_execute(&format!("begin; lock table {leak} in access share mode")).await.unwrap();
+        Pg::<false>::note(transaction, ends).await.unwrap();
+        match ends {
+            "commit" => cx.commit().await.unwrap(),
+            "rollback" => cx.rollback().await.unwrap(),
+            _ => drop(cx),
+        }
+        let (next, _) = session(&messages).await;
+        other.batch_execute("rollback").await.unwrap();
+        assert_ne!(spoiled, next, "after {ends}: the session was used again");
+    }
+    assert_eq!(db.ledger().await.into_keys().collect::<Vec<_>>(), ["commit"]);
+}
+
 /// Others may wait for what the session holds: also where the connection has no next user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_locks_of_a_session_end_soon_when_nothing_uses_it_again() {

@@ -115,7 +115,7 @@ async fn a_lost_answer_is_no_success_while_the_standby_is_away() {
     let mut cx = messages.begin();
     cx.send(job()).unwrap();
     cx.transaction().await.unwrap();
-    proxy.swallow_answer_to("commit\0");
+    proxy.swallow_answer_to("; commit");
     let committing = tokio::spawn(cx.commit());
     eventually(PATIENCE, async || alone.waiting().await > 0).await;
     alone.cancel_waiting().await;

@@ -109,7 +109,7 @@ async fn a_commit_that_survived_a_crash_is_a_success() {
     }
     let site = Site::start().await;
     let Site { db, proxy, .. } = &site;
-    proxy.swallow_answer_to("commit\0");
+    proxy.swallow_answer_to("; commit");
     let committing = site.committing();
     let jobs = db.jobs();
     eventually(PATIENCE, async || {

@@ -12,7 +12,7 @@ use super::cancel::cancel;
 use super::connect::Conn;
 use super::driver_error::{role_changed, stale_statement};
 use super::error::{ErrorContext, lost_connection, unanswered};
-use super::pool::{ENGINE_CONNECTIONS, Object, Pool, give_back_lent};
+use super::pool::{ENGINE_CONNECTIONS, Object, Pool};
 use super::shared::Shared;
 use super::statements::Statement;
 use crate::error::{Error, Result};
@@ -217,8 +217,6 @@ impl Shared {
     pub(super) fn give_back(&self, object: Object) {
         if self.target.is_retired(&object.info) {
             drop(Object::take(object));
-        } else if object.info.was_lent() {
-            give_back_lent(object);
         }
     }
 

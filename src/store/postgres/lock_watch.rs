@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::client::{ConnectionLease, Params, send};
 use super::lock_holder::{holder, joined};
-use super::pool::{Object, reset};
+use super::pool::Object;
 use super::shared::Shared;
 use super::statements::Statement;
 
@@ -75,9 +75,7 @@ impl Shared {
     async fn spare(&self) -> Option<Object> {
         let at_once = Timeouts { wait: Some(Duration::ZERO), create: Some(PATIENCE), recycle: None };
         for pool in [&self.engine, &self.user] {
-            if let Ok(object) = pool.timeout_get(&at_once).await
-                && let Some(object) = reset(object, PATIENCE).await
-            {
+            if let Ok(object) = pool.timeout_get(&at_once).await {
                 return Some(object);
             }
         }

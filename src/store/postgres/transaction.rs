@@ -1,10 +1,13 @@
 //! The transaction that a context gives to its user.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
@@ -15,7 +18,7 @@ use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
 use super::error::{ErrorContext, lost_connection};
 use super::lent::PgTransactionRef;
-use super::pool::{Object, Pool, RESET_WITHIN, needed_reset};
+use super::pool::{Object, Pool, needed_reset};
 use super::rows;
 use super::shared::Shared;
 use super::types::JsonParam;
@@ -49,15 +52,47 @@ pub struct PgTransaction {
     committing: bool,
 }
 
-/// Begins a transaction, in a session that is reset first if code of others had it. Both are sent at once: the server need not wake up twice. One
-/// message would not do, because what stands in front of `begin` there belongs to the transaction.
-async fn begin_on(client: &Conn, reset: Option<&str>, begin: &str) -> std::result::Result<(), tokio_postgres::Error> {
-    let begun = client.batch_execute(begin);
-    let Some(reset) = reset else { return begun.await };
-    let (reset, begun) = tokio::join!(biased; client.batch_execute(reset), begun);
-    reset?;
-    client.info.is_reset();
-    begun
+/// An answer to the statements that end a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ended {
+    /// Whether the transaction was open until then, if that was asked.
+    was_open: bool,
+    /// Whether the session is as the next user expects it.
+    is_reset: bool,
+}
+
+/// Ends a transaction with this many statements, and resets the session if code of others had it. All is one message: the reset takes the server a
+/// fraction of what another message takes both sides. What stands behind `commit` there is a transaction of its own, so it does not undo the commit.
+async fn end(object: &Object, statements: &str, count: usize) -> std::result::Result<Ended, tokio_postgres::Error> {
+    let sql = match needed_reset(object) {
+        Some(reset) => Cow::Owned(format!("{statements}; {reset}")),
+        None => Cow::Borrowed(statements),
+    };
+    let mut answers = pin!(object.simple_query_raw(&sql).await?);
+    let (mut was_open, mut completed) = (false, 0);
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(SimpleQueryMessage::Row(row)) if completed == 0 => was_open = row.get(0) == Some("t"),
+            Ok(SimpleQueryMessage::CommandComplete(_)) => completed += 1,
+            Ok(_) => {}
+            Err(error) if completed >= count => {
+                tracing::debug!(%error, "the session of a connection could not be reset; it is closed");
+                return Ok(Ended { was_open, is_reset: false });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    object.info.is_reset();
+    Ok(Ended { was_open, is_reset: true })
+}
+
+/// Returns the connection of a transaction that is over to its pool, unless its session could not be reset.
+fn give_back(shared: &Shared, object: Option<Object>, ended: Ended) {
+    match object {
+        Some(object) if ended.is_reset => shared.give_back(object),
+        Some(object) => drop(Object::take(object)),
+        None => {}
+    }
 }
 
 impl PgTransaction {
@@ -85,39 +120,27 @@ impl PgTransaction {
             let object = shared.client(pool, context).await?;
             let begun = std::time::Instant::now();
             let evidence = Evidence { endpoint: Some(object.info.endpoint.clone()), ..Evidence::default() };
-            let reset = needed_reset(&object);
-            let mut open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
+            let open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
             let client = open.client()?;
-            // What the last user has left to do there is not at the cost of this one, who may have another connection.
-            let bound = if reset.is_some() { RESET_WITHIN.min(shared.call_timeout / 2) } else { shared.call_timeout };
-            let begun = timeout(bound, begin_on(client, reset.as_deref(), begin)).await;
-            match begun {
-                Ok(Ok(())) => return Ok(open),
-                Ok(Err(error)) => {
-                    shared.heed(client, &error);
-                    let error = context.explain(error);
-                    if spares == 0 || !(lost_connection(&error) || reset.is_some()) {
-                        return Err(error);
-                    }
-                }
-                Err(_) if spares == 0 || reset.is_none() => return Err(context.timeout(bound)),
-                Err(_) => {}
+            let Ok(begun) = timeout(shared.call_timeout, client.batch_execute(begin)).await else {
+                return Err(context.timeout(shared.call_timeout));
+            };
+            let Err(error) = begun else { return Ok(open) };
+            shared.heed(client, &error);
+            let error = context.explain(error);
+            if spares == 0 || !lost_connection(&error) {
+                return Err(error);
             }
             spares -= 1;
-            // A session that can't be reset ends.
-            if reset.is_some()
-                && let Some(object) = open.object.take()
-            {
-                shared.abandon(object);
-            }
         }
     }
 
+    fn object(&self) -> Result<&Object> {
+        self.object.as_ref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
+    }
+
     fn client(&self) -> Result<&Conn> {
-        match &self.object {
-            Some(object) => Ok(object),
-            None => Err(Error::new(ErrorKind::Unreachable, "the transaction is over")),
-        }
+        Ok(self.object()?)
     }
 
     /// Explains a server error, and informs the pools.
@@ -253,18 +276,12 @@ impl UnitOfWork for PgTransaction {
             ));
         }
         self.committing = true;
-        let client = self.client()?;
-        let committed = timeout(self.shared.call_timeout, client.simple_query(COMMIT)).await;
+        let committed = timeout(self.shared.call_timeout, end(self.object()?, COMMIT, 2)).await;
         let error = match committed {
-            Ok(Ok(answer)) => {
-                let alone = client.info.stands_alone();
-                // The transaction is over, so the connection goes back to its pool.
-                if let Some(object) = self.object.take() {
-                    self.shared.give_back(object);
-                }
-                let open =
-                    answer.iter().any(|part| matches!(part, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
-                if open {
+            Ok(Ok(ended)) => {
+                let alone = self.client()?.info.stands_alone();
+                give_back(&self.shared, self.object.take(), ended);
+                if ended.was_open {
                     return if alone { Err(context.stands_alone()) } else { Ok(()) };
                 }
                 return Err(Error::new(
@@ -296,11 +313,9 @@ impl UnitOfWork for PgTransaction {
 
     async fn rollback(mut self) -> Result<()> {
         let context = ErrorContext { what: "roll back", label: &self.shared.label };
-        match timeout(self.shared.call_timeout, self.client()?.batch_execute("rollback")).await {
-            Ok(Ok(())) => {
-                if let Some(object) = self.object.take() {
-                    self.shared.give_back(object);
-                }
+        match timeout(self.shared.call_timeout, end(self.object()?, "rollback", 1)).await {
+            Ok(Ok(ended)) => {
+                give_back(&self.shared, self.object.take(), ended);
                 Ok(())
             }
             Ok(Err(error)) => Err(self.explain(context, error)),
@@ -327,8 +342,8 @@ impl Drop for PgTransaction {
         };
         let shared = self.shared.clone();
         runtime.spawn(async move {
-            match timeout(Duration::from_millis(500), object.batch_execute("rollback")).await {
-                Ok(Ok(())) => shared.give_back(object),
+            match timeout(Duration::from_millis(500), end(&object, "rollback", 1)).await {
+                Ok(Ok(ended)) if ended.is_reset => shared.give_back(object),
                 _ => shared.abandon(object),
             }
         });
