@@ -10,6 +10,7 @@ use jobwright::{CommandExecutor, JobId, MessageServices, NewJob, Outcome};
 
 use crate::faults::faults_database::behind;
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease};
+use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
 use crate::support::{TestDb, eventually};
@@ -129,6 +130,26 @@ async fn a_node_that_was_declared_dead_ends_nothing() {
     for executor in [executor, rescuer] {
         executor.shutdown(Duration::from_secs(5)).await.unwrap();
     }
+}
+
+/// By then a copy answers, with rows of the same jobs. Nothing is written there, and the outcomes are kept for the database that they are of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outcomes_are_not_recorded_in_a_copy() {
+    let logs = Logs::capture();
+    let Some(cut) = CutOff::with_a_lease_of(2).await else { return };
+    let CutOff { db, proxy, starts, executor } = cut;
+    eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
+    let client = db.client().await;
+    let place = client.query_one("select database_oid from installation", &[]).await.unwrap();
+    db.raw("update {schema}.installation set database_oid = 1").await;
+    proxy.cut();
+    proxy.heal();
+    eventually(PATIENCE, async || logs.contains("could not register again") && logs.contains("JW-INSTALLATION")).await;
+    assert_eq!(db.jobs().count(JobState::Running).await, JOBS, "the outcomes were recorded in a copy");
+    client.execute("update installation set database_oid = $1", &[&place.get::<_, u32>(0)]).await.unwrap();
+    db.drained().await;
+    assert_eq!(starts.of_all(), [1; JOBS], "handlers that had ended started again");
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
 /// The outcomes can't be recorded, and a stop does not wait for that.

@@ -130,7 +130,7 @@ impl Settings {
     }
 
     /// Returns the id of the installation, unless this store knows none. A database that is a copy, or was moved, is an error.
-    async fn installation_at_home(&self) -> Result<Option<String>> {
+    pub(crate) async fn installation_at_home(&self) -> Result<Option<String>> {
         let installation = self.store.installation().await?;
         installation.map(|installation| installation.at_home().map(str::to_owned)).transpose()
     }

@@ -60,7 +60,7 @@ pub(crate) async fn supervise(
             if stop.is_cancelled() {
                 return Ok(());
             }
-            let is_elsewhere = match settings.register_again(registered.0).await {
+            match settings.register_again(registered.0).await {
                 Ok(registered) => {
                     if !left.is_empty() {
                         tracing::warn!(
@@ -70,20 +70,13 @@ pub(crate) async fn supervise(
                     }
                     break registered;
                 }
-                Err(error) => {
-                    let is_elsewhere = error.kind() == ErrorKind::Installation;
-                    warn_of!(error, "the executor could not register again; trying again");
-                    is_elsewhere
-                }
-            };
+                Err(error) => warn_of!(error, "the executor could not register again; trying again"),
+            }
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(delays.next_delay()) => {}
             }
-            // A copy has rows of the same jobs. The outcomes are kept for the database that they are of.
-            if !is_elsewhere {
-                unrecorded::record(&settings, registered.0, &mut left, &stop).await;
-            }
+            unrecorded::record(&settings, registered.0, &mut left, &stop).await;
         };
     }
 }

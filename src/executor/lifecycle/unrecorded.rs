@@ -1,10 +1,13 @@
 //! The outcomes that a node knows when it loses its lease.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Reconnect;
+use crate::error::ErrorKind;
 use crate::executor::lifecycle::settings::Settings;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::completer::Completer;
@@ -21,13 +24,25 @@ const STOPPING: Duration = Duration::from_secs(1);
 /// So the claims are current, and jobs whose handlers have ended need not run again. Where another node has declared this one dead and taken a job,
 /// the store refuses the outcome, as it refuses that of any claim that is no longer current.
 ///
-/// Leaves in `left` what is not recorded in time.
+/// Leaves in `left` what is not recorded in time, and all of it if the database that answers is a copy, or does not say that it is none.
 pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unrecorded>, stop: &CancellationToken) {
     if left.is_empty() {
         return;
     }
     // Existing connections may be stuck, or lead to a server that is no longer the right one.
     settings.store.reconnect();
+    let stopping = async {
+        stop.cancelled().await;
+        tokio::time::sleep(STOPPING).await;
+    };
+    let mut in_time = pin!(tokio::time::timeout(RECORDING, stopping));
+    let is_at_home = tokio::select! {
+        is_at_home = is_at_home(settings) => is_at_home,
+        _ = &mut in_time => false,
+    };
+    if !is_at_home {
+        return;
+    }
     let over = CancellationToken::new();
     let completer = Completer {
         store: settings.store.clone(),
@@ -42,13 +57,9 @@ pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unr
     let known = left.len();
     let recording = completer.record_left(std::mem::take(left));
     tokio::pin!(recording);
-    let stopping = async {
-        stop.cancelled().await;
-        tokio::time::sleep(STOPPING).await;
-    };
     *left = tokio::select! {
         left = &mut recording => left,
-        _ = tokio::time::timeout(RECORDING, stopping) => {
+        _ = &mut in_time => {
             over.cancel();
             recording.await
         }
@@ -56,5 +67,17 @@ pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unr
     let recorded = known - left.len();
     if recorded > 0 {
         tracing::info!(%node, recorded, "recorded the outcomes that were known when the lease was lost");
+    }
+}
+
+/// Waits until a database answers, and tells whether it is the one that the outcomes are of. A copy has rows of the same jobs.
+async fn is_at_home(settings: &Settings) -> bool {
+    let mut delays = Reconnect::new(Duration::from_secs(1));
+    loop {
+        match settings.installation_at_home().await {
+            Ok(_) => return true,
+            Err(error) if error.kind() == ErrorKind::Installation => return false,
+            Err(_) => tokio::time::sleep(delays.next_delay()).await,
+        }
     }
 }
