@@ -19,7 +19,8 @@ pub(crate) struct AdoptArgs {
     /// Keep the id: this database takes the place of the one from which it was copied.
     #[arg(long)]
     pub(crate) moved: bool,
-    /// Adopt what looks like the original too: a physical copy (a base backup, a snapshot), or the copy of a file.
+    /// Adopt what looks like the original too: a physical copy (a base backup, a snapshot), or the copy of a file. With --moved: also by a role that
+    /// can't read the identifier of the server, which is given up.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -18,6 +18,9 @@ pub(crate) async fn run(settings: &Settings, args: AdoptArgs) -> Result<(), Fail
     if before.is_at_home() && !(args.moved && is_out_of_date(&before)) && !args.force {
         return Err(Failure::Failed(refusal(&before, args.moved)));
     }
+    if args.moved && loses_the_server(&before) && !args.force {
+        return Err(Failure::Failed(LOSES_THE_SERVER.to_owned()));
+    }
     let now = if args.moved { admin.adopt_moved().await } else { admin.adopt_copy().await };
     let now = now.map_err(as_owner)?.ok_or_else(unknown)?;
     match args.output.output {
@@ -27,15 +30,24 @@ pub(crate) async fn run(settings: &Settings, args: AdoptArgs) -> Result<(), Fail
 }
 
 /// Whether the record differs from what is found here. Roles that may not read the identifier of the server go by the name of the database, so they
-/// are refused where a database was renamed, and the owner, who may read it, is not. An identifier that is recorded is not given up because this role
-/// can't read it.
+/// are refused where a database was renamed, and the owner, who may read it, is not.
 fn is_out_of_date(installation: &Installation) -> bool {
     let (Some(recorded), Some(found)) = (&installation.recorded, &installation.found) else { return false };
     let names = |place: &Place| (place.database_oid, place.database.clone(), place.schema.clone());
     names(recorded) != names(found) || (found.server.is_some() && found.server != recorded.server)
 }
 
-/// Adds who may do it, where this role lacks a right.
+/// Whether an identifier of the server is recorded, and this role can't read the one of this server, so that none would be recorded.
+fn loses_the_server(installation: &Installation) -> bool {
+    let has_server = |place: &Option<Place>| place.as_ref().is_some_and(|place| place.server.is_some());
+    has_server(&installation.recorded) && !has_server(&installation.found)
+}
+
+const LOSES_THE_SERVER: &str = "this role can't read the identifier of the server, and the place that is recorded has one. Without it, a copy of the \
+                                same name and number on another server would pass for this database. Adopt it as the owner of the schema, with the \
+                                right to execute pg_control_system(), or with `--force` to go on without an identifier";
+
+/// Adds that the owner of the schema may do it, if this role lacks a right.
 fn as_owner(error: jobwright::Error) -> Failure {
     if denied(&error).is_none() {
         return error.into();
