@@ -162,11 +162,15 @@ pub(crate) async fn a_retried_suspect_is_no_suspect<T: TestDb>(db: &T) {
 /// Its process lives, so it is no suspect any more.
 pub(crate) async fn an_end_of_the_attempt_clears_it<T: TestDb>(db: &T) {
     let store = db.jobs();
-    for verdict in [Verdict::Retry(Duration::ZERO), Verdict::Snooze(Duration::ZERO)] {
+    // The last one can't be recorded, and the job is put off.
+    for verdict in [Some(Verdict::Retry(Duration::ZERO)), Some(Verdict::Snooze(Duration::ZERO)), None] {
         let sent = suspected(db, &store, 1).await;
         let node = store.node().await;
         let claimed = take_suspect(&store, node).await.unwrap();
-        assert!(store.settle_one(node, claimed.fence(), verdict).await);
+        match verdict {
+            Some(verdict) => assert!(store.settle_one(node, claimed.fence(), verdict).await),
+            None => store.put_off(node, claimed.fence(), Duration::ZERO).await.unwrap(),
+        }
         store.promote().await;
         assert_eq!(store.state(sent[0]).await, Some(JobState::Waiting));
         let again = store.take_one(node).await;
@@ -179,12 +183,22 @@ pub(crate) async fn an_end_of_the_attempt_clears_it<T: TestDb>(db: &T) {
 pub(crate) async fn given_back_it_is_a_suspect_again<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = suspected(db, &store, 1).await;
-    let node = store.node().await;
-    let claimed = take_suspect(&store, node).await.unwrap();
-    assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
-    assert!(store.take(node, 1).await.is_empty());
-    assert_eq!(suspects(&store).await, sent);
-    assert_eq!(store.detail(sent[0]).await.summary.attempt, 1);
+    for way in ["a stop", "a lost answer", "a node that does not know it", "a lost lease"] {
+        let node = store.node().await;
+        let number = claim_number();
+        let claim = ClaimRequest::new(node, number, "default", 1).suspects();
+        let claimed = store.claim(&claim).await.unwrap().jobs.pop().unwrap();
+        match way {
+            "a stop" => assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await),
+            "a lost answer" => assert_eq!(store.release_claimed(node, number, &sent).await.unwrap(), 1),
+            "a node that does not know it" => assert_eq!(store.release_unknown(node, &[], None).await.unwrap(), 1),
+            _ => assert_eq!(store.retire_node(node).await.unwrap(), 1),
+        }
+        let other = store.node().await;
+        assert!(store.take(other, 1).await.is_empty(), "{way}");
+        assert_eq!(suspects(&store).await, sent, "{way}");
+        assert_eq!(store.detail(sent[0]).await.summary.attempt, 1, "{way}");
+    }
 }
 
 /// An ordinary job that is given back, or whose node stops in good order, is no suspect.

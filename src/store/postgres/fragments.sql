@@ -274,3 +274,45 @@ not exists (
 lock_owner = :node
   and ((id, version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is not true
   and (:before::int4 is null or (version::int8 - :before + 2147483648) % 2147483648 >= 1073741824)
+
+-- name: schedules
+-- Schedules, as they are read.
+select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,
+           last_job, fired, kind, queue, priority, max_attempts, payload, body, content_type, headers, options
+    from {schema}.schedule
+
+-- name: sent_columns
+-- What a flush knows of each of its messages (`m`): when it is due, and its options. A time to live begins with the flush, by this server's clock.
+select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
+           case when m.asked ? 'ttl'::text
+                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now)::float8 * 1000000::float8)::int8 + (m.asked ->> 'ttl'::text)::int8)
+                else m.asked
+           end as options
+
+-- name: numbered
+-- The new messages of a flush (`fresh`), with their order of sending. The sequence is read here and not by the defaults of two tables, so that a
+-- delayed message keeps its place among the others.
+msg as materialized (
+    select fresh.*, nextval('{schema}.job_seq') as seq from fresh
+)
+
+-- name: blocked_and_later
+-- A flush after its jobs that are due (`ready`). One of a group is blocked on its key until it is admitted: no claim takes it before, and its sender
+-- waits for no other sender of the group. Messages that are due later become timers. The statement says what it wants back of them.
+unblocked as (
+    insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
+),
+later as (
+    insert into {schema}.timer_job ({carried}, due_at, options)
+    select m.seq, m.now, {content_values:m}, m.due_at, m.options
+    from msg m
+    where m.due_at > m.now
+    order by m.n
+    on conflict (id) do nothing
+
+-- name: remembered_done
+-- The history of jobs that this statement removes because they are done (`done`).
+remembered as (
+     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
+     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
+ )

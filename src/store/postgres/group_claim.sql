@@ -30,10 +30,7 @@ done as (
     returning j.id
 --{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} ),
+--{all} {remembered_done},
 turn as materialized (
     select t.key, t.lease, t.queue, t.rank, t.seq, s.place, s.node is not null as leased,
            case when (select id from me) is not null

@@ -87,12 +87,7 @@ select pg_current_xact_id()::text as xid
 -- {content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[]
 with {given_ids},
 fresh as (
-    select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
-           -- A time to live begins with the flush, by this server's clock.
-           case when m.asked ? 'ttl'::text
-                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now)::float8 * 1000000::float8)::int8 + (m.asked ->> 'ttl'::text)::int8)
-                else m.asked
-           end as options
+    {sent_columns}
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[])
              with ordinality as m({content}, delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
@@ -101,10 +96,7 @@ fresh as (
       and not exists (select from chosen c where c.known <> 'same'::text)
     order by m.n
 ),
--- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
-msg as materialized (
-    select fresh.*, nextval('{schema}.job_seq') as seq from fresh
-),
+{numbered},
 ready as (
     insert into {schema}.job ({carried}, visible_at, options, blocked_on, share)
     select m.seq, m.now, {content_values:m},
@@ -116,18 +108,7 @@ ready as (
     on conflict (id) do nothing
     returning id, seq, created_at, blocked_on
 ),
--- A job of a group is blocked on its key until it is admitted. No claim takes it before, and its sender waits for no other sender of the
--- group.
-unblocked as (
-    insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
-),
-later as (
-    insert into {schema}.timer_job ({carried}, due_at, options)
-    select m.seq, m.now, {content_values:m}, m.due_at, m.options
-    from msg m
-    where m.due_at > m.now
-    order by m.n
-    on conflict (id) do nothing
+{blocked_and_later}
     returning id, seq, created_at
 )
 select id, seq, created_at, false as owned, pg_current_xact_id()::text as xid, null::tid as ctid, null::text as known from ready
@@ -151,12 +132,7 @@ with me as materialized (
 ),
 {given_ids},
 fresh as (
-    select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
-           -- A time to live begins with the flush, by this server's clock.
-           case when m.asked ? 'ttl'::text
-                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now)::float8 * 1000000::float8)::int8 + (m.asked ->> 'ttl'::text)::int8)
-                else m.asked
-           end as options
+    {sent_columns}
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :own::bool[], :holds_us::int8[], :options::jsonb[])
              with ordinality as m({content}, delay_us, at, given, own, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
@@ -165,10 +141,7 @@ fresh as (
       and not exists (select from chosen c where c.known <> 'same'::text)
     order by m.n
 ),
--- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
-msg as materialized (
-    select fresh.*, nextval('{schema}.job_seq') as seq from fresh
-),
+{numbered},
 ready as (
     insert into {schema}.job ({carried}, lock_owner, version, attempt, claimed_at, visible_at, options, blocked_on, share)
     select m.seq, m.now, {content_values:m}, me.id, case when me.id is not null then :claim::int4 else 0 end, (me.id is not null)::int, case when me.id is not null then m.now end,
@@ -183,18 +156,7 @@ ready as (
     on conflict (id) do nothing
     returning id, seq, created_at, lock_owner is not null as owned, ctid, blocked_on
 ),
--- A job of a group is blocked on its key until it is admitted. No claim takes it before, and its sender waits for no other sender of the
--- group.
-unblocked as (
-    insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
-),
-later as (
-    insert into {schema}.timer_job ({carried}, due_at, options)
-    select m.seq, m.now, {content_values:m}, m.due_at, m.options
-    from msg m
-    where m.due_at > m.now
-    order by m.n
-    on conflict (id) do nothing
+{blocked_and_later}
     returning id, seq, created_at
 )
 select id, seq, created_at, owned, pg_current_xact_id()::text as xid, ctid, null::text as known from ready

@@ -14,10 +14,7 @@ where {briefly}
 returning j.id
 --{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 --{all} ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} )
+--{all} {remembered_done}
 --{all} select id from done
 
 -- name: complete_at
@@ -35,10 +32,7 @@ where {briefly}
 returning j.id
 --{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 --{all} ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} )
+--{all} {remembered_done}
 --{all} select id from done
 
 -- name: complete_holding
@@ -56,10 +50,7 @@ where (select set_config('jobwright.ended', (:ids::uuid[])::text, true)) is not 
 returning j.id
 --{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 --{all} ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} )
+--{all} {remembered_done}
 --{all} select id from done
 
 -- name: complete_keyed
@@ -83,10 +74,7 @@ with done as (
     returning j.id, {schema}.key_of(j.options) as key
 --{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} ),
+--{all} {remembered_done},
 released as (
     delete from {schema}.unique_key
     where ctid = any (array(
@@ -108,15 +96,16 @@ select id from done
 
 -- name: put_off
 -- Leaves the job in its table, because the move may be what fails. Hiding the row keeps claims away, as for a delivery.
--- A suspect (`suspects`) waits for no key.
+-- A suspect (`suspects`) is none after that: it has run to an end.
 -- :node::int8, :id::uuid, :version::int8, :delay_us::int8
 with back as (
     update {schema}.job
-    set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + :delay_us::float8 * interval '1 microsecond'
+    set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + :delay_us::float8 * interval '1 microsecond',
+        blocked_on = case when blocked_on <> 'alone' then blocked_on end, share = case when blocked_on <> 'alone' then share end
     where {briefly} and id = :id and version = :version and lock_owner = :node
     returning blocked_on
 )
-insert into {schema}.unblock (key) select blocked_on from back where blocked_on <> 'alone'
+insert into {schema}.unblock (key) select blocked_on from back where blocked_on is not null
 
 -- name: handlers_ended
 -- Removes handlers of cancelled jobs that have ended, of a node or of external workers (:node null). A trigger releases what they held.

@@ -16,12 +16,7 @@ select id, digest from {schema}.submission where id = any (:ids::uuid[])
 -- :options::jsonb[], :lock_timeout::text
 with {first_submissions},
 fresh as (
-    select m.*, coalesce(m.at, moment.now + m.delay_us::float8 * interval '1 microsecond') as due_at, moment.now as now,
-           -- A time to live begins with the flush, by this server's clock.
-           case when m.asked ? 'ttl'::text
-                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now)::float8 * 1000000::float8)::int8 + (m.asked ->> 'ttl'::text)::int8)
-                else m.asked
-           end as options
+    {sent_columns}
     from unnest({content_arrays}, :delays_us::int8[], :due_times::timestamptz[], :given::bool[], :holds_us::int8[], :options::jsonb[])
              with ordinality as m({content}, delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
@@ -29,10 +24,7 @@ fresh as (
       and m.id in (select c.job_id from chosen c where c.known is null)
     order by m.n
 ),
--- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
-msg as materialized (
-    select fresh.*, nextval('{schema}.job_seq') as seq from fresh
-),
+{numbered},
 ready as (
     insert into {schema}.job ({carried}, visible_at, options, blocked_on, share)
     select m.seq, m.now, {content_values:m},
@@ -44,18 +36,7 @@ ready as (
     on conflict (id) do nothing
     returning id, blocked_on
 ),
--- A job of a group is blocked on its key until it is admitted. No claim takes it before, and its sender waits for no other sender of the
--- group.
-unblocked as (
-    insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
-),
-later as (
-    insert into {schema}.timer_job ({carried}, due_at, options)
-    select m.seq, m.now, {content_values:m}, m.due_at, m.options
-    from msg m
-    where m.due_at > m.now
-    order by m.n
-    on conflict (id) do nothing
+{blocked_and_later}
     returning id
 )
 select n.id, exists (select from ready r where r.id = n.id) or exists (select from later l where l.id = n.id) as stored, null::text as known

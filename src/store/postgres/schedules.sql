@@ -10,9 +10,7 @@ where not paused and next_at is not null
 select statement_timestamp() as now, s.*
 from (select) clock
 left join (
-    select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,
-           last_job, fired, kind, queue, priority, max_attempts, payload, body, content_type, headers, options
-    from {schema}.schedule
+    {schedules}
     where name = any (:names)
     order by name
 ) s on true
@@ -23,9 +21,7 @@ left join (
 select statement_timestamp() as now, s.*
 from (select) clock
 left join (
-    select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,
-           last_job, fired, kind, queue, priority, max_attempts, payload, body, content_type, headers, options
-    from {schema}.schedule
+    {schedules}
     where name > :after
     order by name
     limit :limit
@@ -37,9 +33,7 @@ left join (
 select statement_timestamp() as now, s.*
 from (select) clock
 left join (
-    select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,
-           last_job, fired, kind, queue, priority, max_attempts, payload, body, content_type, headers, options
-    from {schema}.schedule
+    {schedules}
     where not paused and next_at <= statement_timestamp()
     order by next_at
     limit :limit

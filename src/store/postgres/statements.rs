@@ -29,6 +29,7 @@ macro_rules! fragments {
 fragments! {
     own_filter, briefly, buried, counted, covers, first_submissions, fit_numbers, fit_options, given_ids, kept_errors,
     may_start, old, orphaned, queue_open, renewed, state, taken_back, ttl, uncounted_usage, uncovered, owned_unknown,
+    schedules, sent_columns, numbered, blocked_and_later, remembered_done,
 }
 
 /// The parameters of a filter, in the order of `Filter::params`.
@@ -147,6 +148,12 @@ fn of_suspects(name: &'static str, claim: &'static str, schema: &str) -> Stateme
     Statement::new(name, &of_suspects, schema, Keep::Off)
 }
 
+/// Builds a statement for timers from one for waiting jobs: those have no owner.
+fn of_timers(name: &'static str, waiting: &'static str, schema: &str) -> Statement {
+    let of_timers = waiting.replace("{schema}.job ", "{schema}.timer_job ").replace(" and c.lock_owner is null", "");
+    Statement::new(name, &of_timers, schema, Keep::Off)
+}
+
 macro_rules! statements {
     ($($file:literal: $($name:ident),* ;)*) => {
         /// All statements, for one schema.
@@ -155,6 +162,7 @@ macro_rules! statements {
             $($(pub(super) $name: Statement,)*)*
             pub(super) claim_suspect: Statement,
             pub(super) claim_suspect_counted: Statement,
+            pub(super) repair_timer_lives: Statement,
         }
 
         impl Statements {
@@ -176,16 +184,22 @@ macro_rules! statements {
                         const { section(include_str!("counting.sql"), "claim_counted") },
                         schema,
                     ),
+                    repair_timer_lives: of_timers(
+                        "repair_timer_lives",
+                        const { section(include_str!("clock.sql"), "repair_lives") },
+                        schema,
+                    ),
                 }
             }
 
             /// Iterates over all statements and their names.
             pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Statement)> {
-                let suspects = [
+                let derived = [
                     ("claim_suspect", &self.claim_suspect),
                     ("claim_suspect_counted", &self.claim_suspect_counted),
+                    ("repair_timer_lives", &self.repair_timer_lives),
                 ];
-                [$($((stringify!($name), &self.$name)),*),*].into_iter().chain(suspects)
+                [$($((stringify!($name), &self.$name)),*),*].into_iter().chain(derived)
             }
         }
     };
@@ -202,7 +216,7 @@ statements! {
         claim, waiting, claim_delivered, delivered, suspects, acquit, release_unknown, release_unknown_free, unknown,
         unknown_terminating, release_claimed, claimed_terminating, job_pages;
     "clock.sql":
-        repair_unblocks, repair_rates, repair_leases, repair_lives, repair_timer_lives, repair_retries, repair_uniques,
+        repair_unblocks, repair_rates, repair_leases, repair_lives, repair_retries, repair_uniques,
         clock_skew;
     "commit_status.sql": find;
     "counting.sql": claim_counted;

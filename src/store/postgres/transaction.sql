@@ -6,10 +6,7 @@
 delete from {schema}.job where id = :id and version = :version and lock_owner = :node returning id, pg_current_xact_id()::text as xid
 --{all} , seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant'::text as tenant
 --{all} ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} )
+--{all} {remembered_done}
 --{all} select id, xid from done
 
 -- name: remove_and_lease
@@ -25,10 +22,7 @@ with done as (
     returning id
 --{all} , seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant'::text as tenant
 ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} ),
+--{all} {remembered_done},
 leased as (
     update {schema}.permit
     set job_id = :lease, node = :node, version = :claim
@@ -50,10 +44,7 @@ where j.id = any (:ids::uuid[])
 returning j.id, pg_current_xact_id()::text as xid
 --{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant'::text as tenant
 --{all} ),
---{all} remembered as (
---{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
---{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
---{all} )
+--{all} {remembered_done}
 --{all} select id, xid from done
 
 -- name: keep_result

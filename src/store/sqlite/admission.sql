@@ -112,8 +112,7 @@ where rowid in (
 -- Conditions that must never hold: see `Operator::permit_faults`.
 select 'the permit ' || s.key || ' is held by ' || hex(s.job_id) || ', which is gone'
 from jobwright_permit s
-where not exists (select 1 from jobwright_job job where job.id = s.job_id and {holds})
-  and not exists (select 1 from jobwright_terminating_handler e where e.holder = s.job_id)
+where {orphaned}
 union all
 select 'the group ' || key || ' is held ' || count(*) || ' times' from jobwright_permit where key like 'g:%' group by key having count(*) > 1
 union all
@@ -129,15 +128,7 @@ union all
 -- The holder of a permit unblocks its key when it ends, and a rate says when it allows more. Otherwise only a rule that lets nothing start
 -- is a reason to be blocked. Whatever ends that unblocks the key.
 select 'jobs wait at ' || b.blocked_on || ', which nobody holds and nobody will open'
-from (select blocked_on, substr(blocked_on, 3) as name,
-             case substr(blocked_on, 1, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
-      from (select distinct blocked_on from jobwright_job where blocked_on <> 'alone') g) b
-where not exists (select 1 from jobwright_permit s where s.key = b.blocked_on)
-  and not exists (select 1 from jobwright_unblock o where o.key = b.blocked_on)
-  and not exists (select 1 from jobwright_rule r
-                  where r.scope = b.scope and (r.paused or r.running = 0)
-                    and (r.name = b.name
-                         or r.name = '*' and (r.paused or not exists (select 1 from jobwright_rule own where own.scope = b.scope and own.name = b.name))))
+{stuck}
 
 -- name: overdue_unblocks
 -- Unblocked keys that no admission pass has read since: few, and for a short time, while there are executors. An unblock without a time (0)

@@ -63,3 +63,27 @@ options is not null and options ->> 'expires' is not null and (state = 'waiting'
 -- Whether a job `job` may hold permits: it was admitted, or it is ordered and holds its group while it is not to be claimed.
 (job.admitted and job.state in ('waiting', 'running', 'blocked', 'external')
     or job.state not in ('waiting', 'running', 'external') and job.options ->> 'ordered' is not null)
+
+-- name: given_back
+-- A claimed job whose handler did not run waits again, and keeps its attempt. A suspect (see suspects.rs) is one again.
+state = case when visible_at = -1 then 'blocked' else 'waiting' end, blocked_on = case when visible_at = -1 then 'alone' end,
+    visible_at = null, lock_owner = null, claimed_at = null, attempt = max(attempt - 1, 0)
+
+-- name: stuck
+-- Keys (`b.blocked_on`) that jobs are blocked on although no permit and no rule holds them up, and that nothing will unblock. The holder of a permit
+-- unblocks its key when it ends, and a rate says when it allows more. Otherwise only a rule that lets nothing start is a reason to be blocked, and
+-- whatever ends that unblocks the key. Suspects (`suspects`) wait for an idle node.
+from (select blocked_on, substr(blocked_on, 3) as name,
+             case substr(blocked_on, 1, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
+      from (select distinct blocked_on from jobwright_job where blocked_on <> 'alone') g) b
+where not exists (select 1 from jobwright_permit s where s.key = b.blocked_on)
+  and not exists (select 1 from jobwright_unblock o where o.key = b.blocked_on)
+  and not exists (select 1 from jobwright_rule r
+                  where r.scope = b.scope and (r.paused or r.running = 0)
+                    and (r.name = b.name
+                         or r.name = '*' and (r.paused or not exists (select 1 from jobwright_rule own where own.scope = b.scope and own.name = b.name))))
+
+-- name: orphaned
+-- Whether a permit `s` has no holder.
+not exists (select 1 from jobwright_job job where job.id = s.job_id and {holds})
+  and not exists (select 1 from jobwright_terminating_handler e where e.holder = s.job_id)

@@ -26,7 +26,7 @@ const RETIRE_NODE: &str = section(SQL, "retire_node");
 const FORGET_NODES: &str = section(SQL, "forget_nodes");
 const NODE_HEARTBEATS: &str = section(SQL, "node_heartbeats");
 const DECLARE_DEAD: &str = section(SQL, "declare_dead");
-const RELEASE_CLAIMED: &str = section(SQL, "release_claimed");
+static RELEASE_CLAIMED: Statement = statement!(SQL, "release_claimed");
 static UNKNOWN_CHECK: Statement = statement!(SQL, "unknown_check");
 static RELEASE_UNKNOWN: Statement = statement!(SQL, "release_unknown");
 static UNKNOWN_TERMINATING: Statement = statement!(SQL, "unknown_terminating");
@@ -50,7 +50,7 @@ pub(super) fn may_own(connection: &Connection, node: NodeId) -> Work<()> {
     if is_alive(connection, node)? {
         return Ok(());
     }
-    let text = format!("node {node} is unknown to the database, or was declared dead: an executor registers anew");
+    let text = format!("node {node} is unknown to the database, or was declared dead: an executor registers again");
     Err(Error::new(ErrorKind::LeaseLost, text).into())
 }
 
@@ -172,7 +172,7 @@ impl Shared {
         known: &[Fence],
         before: Option<ClaimNumber>,
     ) -> Result<u64> {
-        let tried = "give back jobs that are not in hand";
+        let tried = "give back jobs that no handler runs";
         let known = fence_lists(known);
         let asked = known.clone();
         let any = self
@@ -196,7 +196,7 @@ impl Shared {
             let mut released = 0;
             for id in ids {
                 let params = named_params! { ":node": node.0, ":claim": claim.get(), ":id": id.as_uuid().as_bytes() };
-                released += connection.prepare_cached(RELEASE_CLAIMED)?.execute(params)? as u64;
+                released += connection.prepare_cached(&RELEASE_CLAIMED)?.execute(params)? as u64;
                 handler_ended(connection, Some(node), Fence::new(id, claim.get()))?;
             }
             Ok(released)

@@ -38,7 +38,7 @@ update jobwright_node set dead_at = :now where id = :node and dead_at is null
 
 -- name: release_claimed
 -- One of the jobs that a claim may have taken whose answer got lost. No handler ran, so it costs no attempt.
-update jobwright_job set state = 'waiting', lock_owner = null, claimed_at = null, attempt = max(attempt - 1, 0)
+update jobwright_job set {given_back}
 where id = :id and lock_owner = :node and version = :claim
 
 -- name: unknown_check
@@ -54,7 +54,7 @@ select exists (
 -- Compares claims, and not jobs: the old handler of an id that was cancelled and sent again does not account for the row of a later claim.
 -- Claims that began after :before are left alone (numbers wrap around: the nearer half of the circle is "after").
 update jobwright_job indexed by jobwright_job_owned
-set state = 'waiting', lock_owner = null, claimed_at = null, attempt = max(attempt - 1, 0)
+set {given_back}
 where lock_owner = :node and (id, version) not in ({known})
   and (:before is null or (version - :before + 2147483648) % 2147483648 >= 1073741824)
 

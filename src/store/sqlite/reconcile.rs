@@ -14,7 +14,7 @@ use crate::store::sections::section;
 const SQL: &str = include_str!("reconcile.sql");
 static ORPHANED_PERMITS: Statement = statement!(SQL, "orphaned_permits");
 const RECLAIM_PERMIT: &str = section(SQL, "reclaim_permit");
-const STUCK_KEYS: &str = section(SQL, "stuck_keys");
+static STUCK_KEYS: Statement = statement!(SQL, "stuck_keys");
 
 /// How many permits and keys one step finds. If there are more, the next one finds them.
 const MOST: i64 = 5000;
@@ -62,7 +62,7 @@ fn orphans(connection: &Connection) -> Work<Vec<PermitHolder>> {
 }
 
 fn stuck(connection: &Connection) -> Work<Vec<String>> {
-    let mut statement = connection.prepare_cached(STUCK_KEYS)?;
+    let mut statement = connection.prepare_cached(&STUCK_KEYS)?;
     let found = statement.query_map(named_params! { ":limit": MOST }, |row| row.get(0))?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }

@@ -8,7 +8,7 @@ use crate::store::sections::section;
 const SQL: &str = include_str!("fragments.sql");
 
 /// The fragments and their names in statements. A fragment may contain those behind it.
-const FRAGMENTS: [(&str, &str); 9] = [
+const FRAGMENTS: [(&str, &str); 12] = [
     ("{claimable}", section(SQL, "claimable")),
     ("{may_start}", section(SQL, "may_start")),
     ("{covers}", section(SQL, "covers")),
@@ -17,7 +17,10 @@ const FRAGMENTS: [(&str, &str); 9] = [
     ("{known}", section(SQL, "known")),
     ("{still_owned}", section(SQL, "still_owned")),
     ("{may_expire}", section(SQL, "may_expire")),
+    ("{orphaned}", section(SQL, "orphaned")),
+    ("{stuck}", section(SQL, "stuck")),
     ("{holds}", section(SQL, "holds")),
+    ("{given_back}", section(SQL, "given_back")),
 ];
 
 /// A statement whose fragments are filled in when it is first used.
@@ -40,11 +43,12 @@ pub(super) use statement;
 mod tests {
     use std::path::Path;
 
-    use crate::store::sections::names;
+    use super::FRAGMENTS;
+    use crate::store::sections::{names, section};
 
-    /// Each section is named by the Rust file beside its file of SQL.
+    /// Each section is named by the Rust file beside its file of SQL, and its fragments are filled in.
     #[test]
-    fn no_section_is_unused() {
+    fn each_section_is_used_with_its_fragments() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite");
         let mut sections = 0;
         for entry in folder.read_dir().unwrap() {
@@ -55,8 +59,16 @@ mod tests {
             let beside =
                 if path.ends_with("fragments.sql") { folder.join("statements.rs") } else { path.with_extension("rs") };
             let code = std::fs::read_to_string(&beside).unwrap();
-            for name in names(std::fs::read_to_string(&path).unwrap().leak()) {
+            let file = std::fs::read_to_string(&path).unwrap().leak();
+            for name in names(file) {
                 assert!(code.contains(&format!("(SQL, \"{name}\")")), "{} does not use {name}", beside.display());
+                let is_plain = code.contains(&format!("&str = section(SQL, \"{name}\")"));
+                let fragment = FRAGMENTS.iter().find(|(fragment, _)| section(file, name).contains(fragment));
+                assert!(
+                    !is_plain || fragment.is_none(),
+                    "{}: {name} is no `statement!`, and has {fragment:?}",
+                    beside.display()
+                );
                 sections += 1;
             }
         }

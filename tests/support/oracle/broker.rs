@@ -28,7 +28,7 @@ impl State {
         unknown
             .map(|row| {
                 row.attempt -= 1;
-                row.location = JobTable::Waiting;
+                row.release();
             })
             .count() as u64
     }
