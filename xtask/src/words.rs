@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::run::{self, Result};
 
 /// A word, what is said in its place, and where it is looked for.
-const REPLACED: [(&str, &str, &[&str]); 12] = [
+const REPLACED: [(&str, &str, &[&str]); 13] = [
     // Elsewhere the latch of a test or what a change has to pass.
     ("gate", "blocked_on, admission", &["src", "migrations", "cli/src"]),
     // Elsewhere an English word.
     ("parcel", "delivery", &["src", "migrations", "cli"]),
+    ("bells", "waiters, wakeups", &["src", "migrations", "cli/src", "bench/src"]),
     ("born_owned", "preclaimed", CODE),
     ("condemn", "evict", CODE),
     ("hand_on", "group_run, complete_and_claim_next", CODE),
@@ -25,7 +26,7 @@ const REPLACED: [(&str, &str, &[&str]); 12] = [
 ];
 const CODE: &[&str] = &["src", "migrations", "tests", "cli", "bench/src", "examples", "docs"];
 
-/// What only the library, its tests and the benchmark name.
+/// Names that only the library, its tests and the benchmark use.
 const ENGINE: [&str; 4] = ["store::engine", ".engine()", "JobStore", "messages.jobs()"];
 const TAUGHT: [&str; 5] = ["cli/src", "examples", "docs", "README.md", "src/lib.rs"];
 
@@ -42,6 +43,10 @@ pub(crate) fn run() -> Result<()> {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         let words = ENGINE.iter().filter(|word| code.contains(**word));
         found.extend(words.map(|word| format!("{file} names {word}: operators and programs have `Admin`")));
+        let groups = code.split("jobwright::store::{").skip(1).filter_map(|rest| rest.split('}').next());
+        if groups.flat_map(|names| names.split(',')).any(|name| name.trim().split("::").next() == Some("engine")) {
+            found.push(format!("{file} names store::engine: operators and programs have `Admin`"));
+        }
     }
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
@@ -50,6 +55,9 @@ pub(crate) fn run() -> Result<()> {
 fn texts(places: &[&str]) -> Result<Vec<(String, String)>> {
     let root = run::workspace();
     let mut paths: Vec<PathBuf> = places.iter().map(|place| root.join(place)).collect();
+    if let Some(gone) = paths.iter().find(|path| !path.exists()) {
+        return Err(format!("{} is not there: correct xtask/src/words.rs", gone.display()));
+    }
     let mut texts = Vec::new();
     while let Some(path) = paths.pop() {
         if path.is_dir() && !path.ends_with("docs/adr") {

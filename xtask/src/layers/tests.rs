@@ -27,7 +27,7 @@ impl Drop for Crate {
 /// The pairs of files in which the first uses the second.
 fn used(name: &str, files: &[(&str, &str)]) -> Vec<String> {
     let folder = Crate::new(name, files);
-    uses(&folder.0).unwrap().into_keys().map(|(from, to)| format!("{from} {to}")).collect()
+    found(&folder.0).unwrap().uses.into_keys().map(|(from, to)| format!("{from} {to}")).collect()
 }
 
 #[test]
@@ -88,30 +88,34 @@ fn a_planted_circle_is_found() {
     let (a, top) = (("a.rs", "use crate::b::B; pub struct A;"), ("top.rs", "use crate::a::A;"));
     let (b, c) = (("b.rs", "use crate::c::C; pub struct B;"), ("c.rs", "pub struct C;"));
     let folder = Crate::new("line", &[line, a, b, c, top]);
-    assert_eq!(circles(uses(&folder.0).unwrap()), None);
+    assert_eq!(circles(found(&folder.0).unwrap().uses), None);
     let back = ("c.rs", "pub struct C; impl C { fn f() { crate::a::A; } }");
     let folder = Crate::new("circle", &[line, a, b, back, top]);
-    let found = circles(uses(&folder.0).unwrap()).unwrap();
+    let found = circles(found(&folder.0).unwrap().uses).unwrap();
     assert!(found.contains("c.rs uses a.rs (crate::a::A)") && !found.contains("top.rs"), "{found}");
 }
 
 #[test]
 fn a_planted_use_of_a_higher_layer_is_found() {
     let files = [
-        ("lib.rs", "mod low; mod mid; mod top;"),
-        ("low.rs", "use crate::top::T;"),
+        ("lib.rs", "mod alone; mod low; mod mid; mod top; pub use alone::Alone; pub use low::T;"),
+        ("alone.rs", "pub struct Alone;"),
+        ("low.rs", "pub use crate::top::T;"),
         ("mid/mod.rs", "pub mod left; pub mod right;"),
         ("mid/left.rs", "use crate::low;"),
         ("mid/right.rs", "fn f() { super::left::g(); }"),
         ("top.rs", "pub struct T; use crate::mid::left;"),
     ];
     let folder = Crate::new("upward", &files);
-    let uses = uses(&folder.0).unwrap();
-    let found = against("a comment\n| low\n| mid/left mid/right\n| mid top\n", &uses);
+    let Found { files, mut uses, passed } = found(&folder.0).unwrap();
+    assert!(passed.keys().any(|(from, to)| from == "low.rs" && to == "top.rs"), "{passed:?}");
+    uses.extend(passed);
+    let found = against("a comment\n| alone low\n| mid/left mid/right\n| mid top\n| lib\n", &files, &uses);
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("low.rs uses top.rs (crate::top::T), but low is not above top"), "{found:?}");
     assert!(found[1].starts_with("mid/right.rs uses mid/left.rs"), "{found:?}");
-    let found = against("| low\n| mid\n| gone\n", &uses);
-    assert!(found.iter().any(|what| what.starts_with("top.rs is in no layer")), "{found:?}");
-    assert!(found.iter().any(|what| what.starts_with("gone has no files")), "{found:?}");
+    let found = against("| low\n| mid\n| gone\n| lib\n", &files, &uses);
+    assert!(found.iter().any(|problem| problem.starts_with("top.rs is in no layer")), "{found:?}");
+    assert!(found.iter().any(|problem| problem.starts_with("alone.rs is in no layer")), "{found:?}");
+    assert!(found.iter().any(|problem| problem.starts_with("gone has no files")), "{found:?}");
 }

@@ -1,7 +1,7 @@
-//! Which file of a crate uses which. `syn` parses the files, and each name is followed through `use` declarations to the file that defines it. A `pub
-//! use` only passes a name on: it counts where the name is used. Tests are exempt. Methods and calls through `dyn`, which name no file, stay unseen.
+//! The uses of one file of a crate by another. `syn` parses the files, and each name is followed through `use` declarations to the file that defines
+//! it. A `pub use` only passes a name on, and is kept apart: it makes no circle. Tests are exempt. Methods and calls through `dyn`, which name no file, stay unseen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, slice};
 
@@ -14,6 +14,13 @@ use crate::run::Result;
 /// Pairs of files of which the first uses the second, and a path by which it does.
 pub(super) type Uses = BTreeMap<(String, String), String>;
 
+/// The files of a crate, their uses, and what they pass on.
+pub(super) struct Found {
+    pub(super) files: BTreeSet<String>,
+    pub(super) uses: Uses,
+    pub(super) passed: Uses,
+}
+
 /// The modules of a crate by their paths; that of the root is empty.
 type Modules = BTreeMap<Vec<String>, Module>;
 
@@ -24,23 +31,30 @@ struct Module {
     imports: Vec<(String, Vec<String>)>,
     /// The paths in its code, and those of its private `use` declarations.
     paths: Vec<Vec<String>>,
+    /// Those of its other `use` declarations.
+    passed: Vec<Vec<String>>,
 }
 
 /// Reads the crate whose root is the `lib.rs` of this folder.
-pub(super) fn uses(src: &Path) -> Result<Uses> {
+pub(super) fn found(src: &Path) -> Result<Found> {
     let mut modules = Modules::new();
     read(src, &[], "lib.rs", &mut modules)?;
+    let files = modules.values().map(|module| module.file.clone()).collect();
+    Ok(Found { files, uses: uses(&modules, |module| &module.paths), passed: uses(&modules, |module| &module.passed) })
+}
+
+fn uses(modules: &Modules, paths: impl Fn(&Module) -> &[Vec<String>]) -> Uses {
     let mut uses = Uses::new();
-    for (own, module) in &modules {
-        for path in &module.paths {
+    for (own, module) in modules {
+        for path in paths(module) {
             // A single word names what a `use` has brought, an item of this module, or a variable.
             if path.len() > 1 || module.imports.iter().any(|(name, _)| *name == path[0]) {
-                let others = resolve(&modules, own, path).into_iter().filter(|other| other.file != module.file);
+                let others = resolve(modules, own, path).into_iter().filter(|other| other.file != module.file);
                 uses.extend(others.map(|other| ((module.file.clone(), other.file.clone()), path.join("::"))));
             }
         }
     }
-    Ok(uses)
+    uses
 }
 
 fn read(src: &Path, own: &[String], file: &str, modules: &mut Modules) -> Result<()> {
@@ -105,7 +119,8 @@ impl Module {
         let path = if last == "self" { path.to_vec() } else { [path, &[last]].concat() };
         let name = if name == "self" { path.last().cloned().unwrap_or_default() } else { name };
         // What comes through a glob counts as a use of the file with the glob, which uses all that is behind it.
-        self.paths.extend((!is_public || name == "*").then(|| path.clone()));
+        let paths = if is_public && name != "*" { &mut self.passed } else { &mut self.paths };
+        paths.push(path.clone());
         self.imports.push((name, path));
     }
 }
