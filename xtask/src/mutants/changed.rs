@@ -70,11 +70,29 @@ fn hunt(options: &Options, urls: &Urls) -> Result<()> {
     let diff = folder.join("changed.diff");
     fs::create_dir_all(&folder).map_err(|why| format!("cannot create {}: {why}", folder.display()))?;
     let mut compare = Command::new("git");
-    compare.args(["diff", "--merge-base", &options.base]).arg(format!("--output={}", diff.display()));
-    compare.args(["--", "*.rs"]).current_dir(run::workspace());
+    // Whatever the user's settings of git, which cargo-mutants does not know.
+    compare.args([
+        "-c",
+        "diff.noprefix=false",
+        "-c",
+        "diff.mnemonicPrefix=false",
+        "diff",
+        "--no-ext-diff",
+        "--no-color",
+    ]);
+    compare.args(["--merge-base", &options.base]).arg(format!("--output={}", diff.display()));
+    compare.args(["--", "src/*.rs", "cli/src/*.rs"]).current_dir(run::workspace());
     run::capture(&mut compare, Duration::from_secs(60))?;
     if fs::metadata(&diff).is_ok_and(|found| found.len() == 0) {
-        return Err(format!("no file of Rust has changed since {} (`git add` makes new ones count)", options.base));
+        return Err(format!(
+            "no file of src/ and cli/src/ has changed since {} (`git add` makes new ones count)",
+            options.base
+        ));
+    }
+    // What an earlier run has left would pass for what this one has found.
+    let out = folder.join("mutants.out");
+    if out.exists() {
+        fs::remove_dir_all(&out).map_err(|why| format!("cannot remove {}: {why}", out.display()))?;
     }
     let mut command = run::cargo(["mutants", "--in-diff"]);
     command.arg(&diff).args(["--package", "jobwright", "--package", "jobwright-cli"]);
@@ -90,10 +108,14 @@ fn hunt(options: &Options, urls: &Urls) -> Result<()> {
     command.env("NEXTEST_PROFILE", "mutants").env("JOBWRIGHT_TEST_NO_FOREIGN", "1");
     run::run(command.envs(urls.variables()), DEADLINE).map_err(|why| {
         format!(
-            "{why}; {} has the defects that survived (missed.txt), and what the tests said of each",
-            folder.join("mutants.out").display()
+            "{why}; {} has the defects that survived, if any (missed.txt), and what the tests said of each",
+            out.display()
         )
-    })
+    })?;
+    if !out.exists() {
+        return Err(format!("cargo-mutants plants nothing in what has changed since {}", options.base));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
