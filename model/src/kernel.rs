@@ -1,4 +1,4 @@
-//! What all subjects share: actions and their words, nodes, faults, the sends of an id.
+//! Parts that all subjects share: actions and their words, nodes, faults, the sends of an id.
 
 #[macro_use]
 mod actions;

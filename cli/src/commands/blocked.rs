@@ -14,7 +14,7 @@ pub(super) const SUSPECTS: &str = "alone";
 /// Most keys that are named.
 const NAMED: usize = 3;
 
-/// What a worker can run.
+/// The queues and kinds that a worker can run.
 #[derive(Clone)]
 pub(super) struct Scope {
     pub(super) queues: BTreeSet<String>,
@@ -29,11 +29,11 @@ pub(super) struct Blockers {
     ids: BTreeSet<JobId>,
     /// The keys they wait for: the first few.
     keys: BTreeSet<String>,
-    /// What the rules know of the suspects among them.
+    /// The names by which rules select the suspects among them.
     suspects: BTreeSet<Subject>,
 }
 
-/// What the rules select a job by.
+/// The names by which rules select a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject(Vec<(RuleScope, String)>);
 

@@ -1,4 +1,4 @@
-//! What a worker withholds from the programs it starts, and by which variables it tells them so.
+//! Variables that a worker withholds from the programs it starts, and those that tell them so.
 
 /// Variables with passwords that a worker withholds from the programs it starts, unless their handler sets `pass_urls`.
 pub(crate) const URL_VARIABLES: [&str; 4] =

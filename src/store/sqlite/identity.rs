@@ -40,7 +40,7 @@ impl Identity {
                 ErrorKind::Replaced,
                 format!(
                     "the file was moved or replaced: sqlite:{} was opened here, and {what}. Nothing that is written to the old one would \
-                     be found again: put it back if it still exists, and start anew. Stop whatever uses a database before you move or \
+                     be found again: put it back if it still exists, and start again. Stop whatever uses a database before you move or \
                      replace it",
                     path.display()
                 ),
