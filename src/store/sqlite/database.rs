@@ -15,7 +15,7 @@ use super::transaction::SqliteTransaction;
 use super::{migrate, open};
 use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{JobStore, Store};
+use crate::store::{JobStore, Store, StoreInfo};
 
 /// A store in an SQLite file. Cheap to clone; all clones share its connections.
 ///
@@ -129,5 +129,19 @@ impl Store for Sqlite {
 
     fn engine(&self) -> Arc<dyn JobStore> {
         Arc::new(self.clone())
+    }
+}
+
+impl StoreInfo for Sqlite {
+    fn describe(&self) -> String {
+        self.0.label.clone()
+    }
+
+    fn is_single_writer(&self) -> bool {
+        true
+    }
+
+    fn history_config(&self) -> HistoryConfig {
+        self.0.history.clone()
     }
 }

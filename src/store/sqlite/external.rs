@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
+use super::database::Sqlite;
 use super::error::Work;
 use super::history::Memory;
 use super::insert::insert;
 use super::job_columns::JobPositions;
-use super::nodes::handler_ended;
+use super::outcomes::handler_ended;
 use super::rows::{count, micros, timestamp, with_error};
 use super::settle::{TakenRow, settle_one};
 use super::shared::Shared;
-use super::statements::{Statement, statement};
+use super::statements::{Statement, asks, statement};
 use super::unreadable::sort_out;
 use crate::error::Result;
 use crate::job::{
@@ -22,7 +24,9 @@ use crate::job::{
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::sections::section;
-use crate::store::{Completed, Extension, ExternalDone, HistoryOutcome, Released, Settlement};
+use crate::store::{
+    Completed, Extension, External, ExternalDone, HistoryOutcome, JobDetail, JobState, Operator, Released, Settlement,
+};
 
 const SQL: &str = include_str!("external.sql");
 static HAND_OUT_CHECK: Statement = statement!(SQL, "hand_out_check");
@@ -34,27 +38,22 @@ const LATE_TERMINATING: &str = section(SQL, "late_terminating");
 pub(super) const REPORT_KEY: &str = section(SQL, "report_key");
 const EXTEND: &str = section(SQL, "extend");
 
-impl Shared {
-    pub(super) async fn hand_out(
-        &self,
-        queue: &str,
-        limit: usize,
-        lease: Duration,
-        token: HandOutNumber,
-    ) -> Result<Vec<Job>> {
+#[async_trait]
+impl External for Sqlite {
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
         let tried = "hand jobs out to external workers";
         let (queue, asked) = (queue.to_owned(), queue.to_owned());
         let any = self
+            .0
             .check(tried, move |connection, _| {
-                let mut statement = connection.prepare_cached(&HAND_OUT_CHECK)?;
-                Ok(statement.query_row(named_params! { ":queue": asked }, |row| row.get::<_, bool>(0))?)
+                Ok(asks(connection, &HAND_OUT_CHECK, named_params! { ":queue": asked })?)
             })
             .await?;
         if !any || limit == 0 {
             return Ok(Vec::new());
         }
-        let keep = self.history.keep;
-        self.write(tried, move |connection, now| {
+        let keep = self.0.history.keep;
+        self.0.write(tried, move |connection, now| {
             let mut statement = connection.prepare_cached(&HAND_OUT)?;
             let params = named_params! {
                 ":queue": queue, ":limit": count(limit), ":lease": micros(lease), ":now": now, ":token": token.get(),
@@ -69,27 +68,28 @@ impl Shared {
         .await
     }
 
-    pub(super) async fn report_key(&self) -> Result<ReportKey> {
+    async fn report_key(&self) -> Result<ReportKey> {
         let read = |connection: &Connection, _: i64| {
             Ok(connection.prepare_cached(REPORT_KEY)?.query_row((), |row| row.get::<_, [u8; 32]>(0))?)
         };
-        self.query("read the key of reports", read).await.map(ReportKey::new)
+        self.0.query("read the key of reports", read).await.map(ReportKey::new)
     }
 
-    pub(super) async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
-        self.each("take back jobs that were handed out", fences, |connection, fence, _| {
-            let Some(row) = TakenRow::find(connection, None, *fence)? else {
-                return refused(connection, *fence);
-            };
-            row.release(connection, row.attempt.saturating_sub(1), row.errors.as_deref())?;
-            Ok(Some(fence.id))
-        })
-        .await
-        .map(|accepted| accepted.len() as u64)
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        self.0
+            .each("take back jobs that were handed out", fences, |connection, fence, _| {
+                let Some(row) = TakenRow::find(connection, None, *fence)? else {
+                    return refused(connection, *fence);
+                };
+                row.release(connection, row.attempt.saturating_sub(1), row.errors.as_deref())?;
+                Ok(Some(fence.id))
+            })
+            .await
+            .map(|accepted| accepted.len() as u64)
     }
 
-    pub(super) async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
-        let completed = self.each("complete jobs of external workers", done, |connection, done, memory| {
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
+        let completed = self.0.each("complete jobs of external workers", done, |connection, done, memory| {
             let Some(row) = TakenRow::find(connection, None, done.fence)? else {
                 return refused(connection, done.fence);
             };
@@ -110,71 +110,80 @@ impl Shared {
         })
     }
 
-    pub(super) async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        self.each("record outcomes of external workers", settlements, |connection, settlement, memory| {
-            let settled = settle_one(connection, None, settlement, memory)?;
-            if settled { Ok(Some(settlement.fence.id)) } else { refused(connection, settlement.fence) }
-        })
-        .await
+    async fn handed_out(&self, fence: Fence) -> Result<Option<JobDetail>> {
+        let found = self.show(fence.id).await?;
+        Ok(found.filter(|detail| detail.summary.state == JobState::External && detail.version == fence.version))
     }
 
-    pub(super) async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
-        self.each("extend leases of external workers", extensions, |connection, extension, Memory { now, .. }| {
-            let Fence { id, version, .. } = extension.fence;
-            let params = named_params! {
-                ":id": id.as_uuid().as_bytes(), ":version": version,
-                ":now": now, ":lease": extension.lease.map(micros),
-            };
-            Ok((connection.prepare_cached(EXTEND)?.execute(params)? == 1).then_some(id))
-        })
-        .await
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        self.0
+            .each("record outcomes of external workers", settlements, |connection, settlement, memory| {
+                let settled = settle_one(connection, None, settlement, memory)?;
+                if settled { Ok(Some(settlement.fence.id)) } else { refused(connection, settlement.fence) }
+            })
+            .await
     }
 
-    pub(super) async fn expire_external(&self, limit: usize) -> Result<Released> {
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        self.0
+            .each("extend leases of external workers", extensions, |connection, extension, Memory { now, .. }| {
+                let Fence { id, version, .. } = extension.fence;
+                let params = named_params! {
+                    ":id": id.as_uuid().as_bytes(), ":version": version,
+                    ":now": now, ":lease": extension.lease.map(micros),
+                };
+                Ok((connection.prepare_cached(EXTEND)?.execute(params)? == 1).then_some(id))
+            })
+            .await
+    }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
         let tried = "release what external workers did not answer for";
         let any = self
-            .check(tried, |connection, now| {
-                let mut statement = connection.prepare_cached(LATE_CHECK)?;
-                Ok(statement.query_row(named_params! { ":now": now }, |row| row.get::<_, bool>(0))?)
-            })
+            .0
+            .check(tried, |connection, now| Ok(asks(connection, LATE_CHECK, named_params! { ":now": now })?))
             .await?;
         if !any {
             return Ok(Released::default());
         }
-        let keep = self.history.keep;
-        self.write(tried, move |connection, now| {
-            let memory = Memory { keep, now };
-            let mut statement = connection.prepare_cached(LATE_LEASES)?;
-            let late = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, TakenRow::read)?;
-            // Read completely first, because releasing rows changes the index that the query reads.
-            let late = late.collect::<rusqlite::Result<Vec<TakenRow>>>()?;
-            let ended = connection.prepare_cached(LATE_TERMINATING)?.execute(named_params! { ":now": now })? as u64;
-            let mut released = Released { ended, ..Released::default() };
-            for row in &late {
-                let error = AttemptError {
-                    attempt: row.attempt,
-                    at: timestamp(now)?,
-                    node: EXTERNAL_NODE.0,
-                    error: NO_ANSWER.to_owned(),
-                    detail: None,
-                };
-                let errors = with_error(row.errors.as_deref(), error)?;
-                let again = row.attempt < row.max_attempts;
-                let ending = if again { HistoryOutcome::Lost } else { HistoryOutcome::Dead };
-                memory.remember(connection, row.seq, ending, Some(NO_ANSWER))?;
-                if again {
-                    row.release(connection, row.attempt, Some(&errors))?;
-                    released.waiting += 1;
-                } else {
-                    row.bury(connection, Some(&errors), LEASE_EXPIRED, now)?;
-                    released.dead += 1;
+        let keep = self.0.history.keep;
+        self.0
+            .write(tried, move |connection, now| {
+                let memory = Memory { keep, now };
+                let mut statement = connection.prepare_cached(LATE_LEASES)?;
+                let late =
+                    statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, TakenRow::read)?;
+                // Read completely first, because releasing rows changes the index that the query reads.
+                let late = late.collect::<rusqlite::Result<Vec<TakenRow>>>()?;
+                let ended = connection.prepare_cached(LATE_TERMINATING)?.execute(named_params! { ":now": now })? as u64;
+                let mut released = Released { ended, ..Released::default() };
+                for row in &late {
+                    let error = AttemptError {
+                        attempt: row.attempt,
+                        at: timestamp(now)?,
+                        node: EXTERNAL_NODE.0,
+                        error: NO_ANSWER.to_owned(),
+                        detail: None,
+                    };
+                    let errors = with_error(row.errors.as_deref(), error)?;
+                    let again = row.attempt < row.max_attempts;
+                    let ending = if again { HistoryOutcome::Lost } else { HistoryOutcome::Dead };
+                    memory.remember(connection, row.seq, ending, Some(NO_ANSWER))?;
+                    if again {
+                        row.release(connection, row.attempt, Some(&errors))?;
+                        released.waiting += 1;
+                    } else {
+                        row.bury(connection, Some(&errors), LEASE_EXPIRED, now)?;
+                        released.dead += 1;
+                    }
                 }
-            }
-            Ok(released)
-        })
-        .await
+                Ok(released)
+            })
+            .await
     }
+}
 
+impl Shared {
     /// Runs `one` for each item, in one transaction, and returns the accepted results.
     async fn each<T: Clone + Send + 'static, A: Send + 'static>(
         &self,

@@ -65,7 +65,7 @@ options is not null and options ->> 'expires' is not null and (state = 'waiting'
     or job.state not in ('waiting', 'running', 'external') and job.options ->> 'ordered' is not null)
 
 -- name: given_back
--- A claimed job whose handler did not run waits again, and keeps its attempt. A suspect (see suspects.rs) is one again.
+-- A claimed job whose handler did not run waits again, and keeps its attempt. A suspect (`suspects`) is one again.
 state = case when visible_at = -1 then 'blocked' else 'waiting' end, blocked_on = case when visible_at = -1 then 'alone' end,
     visible_at = null, lock_owner = null, claimed_at = null, attempt = max(attempt - 1, 0)
 

@@ -1,30 +1,72 @@
 //! Inserts rows for messages.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
-use rusqlite::{Connection, named_params};
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, named_params};
 
+use super::claim::is_alive;
+use super::database::Sqlite;
 use super::error::Work;
 use super::new_row::{NewRow, write_many};
 use super::rows;
-use super::shared::Shared;
-use super::{nodes, unique};
+use super::{hints, unique};
 use crate::error::Result;
-use crate::job::JobMessage;
+use crate::job::{JobId, JobMessage, Submission};
 use crate::store::sections::section;
-use crate::store::{Inserted, Preclaim};
+use crate::store::{Enqueue, FullQueue, Hint, HintStream, Inserted, Preclaim, Received};
 
 const SQL: &str = include_str!("insert.sql");
 const TAKE_NUMBERS: &str = section(SQL, "take_numbers");
+const UNHIDE: &str = section(SQL, "unhide");
 
-impl Shared {
-    pub(super) async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+#[async_trait]
+impl Enqueue for Sqlite {
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         if messages.is_empty() {
             return Ok(Inserted::default());
         }
         let (messages, owned) = (messages.to_vec(), owned.cloned());
-        self.write("insert job messages", move |connection, now| insert(connection, &messages, owned.as_ref(), now))
+        self.0
+            .write("insert job messages", move |connection, now| insert(connection, &messages, owned.as_ref(), now))
             .await
+    }
+
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
+        self.0.receive(submissions).await
+    }
+
+    async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
+        self.0.full(queues).await
+    }
+
+    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = ids.to_vec();
+        self.0
+            .write("end the head start of deliveries", move |connection, _| {
+                let mut statement = connection.prepare_cached(UNHIDE)?;
+                let mut queues = BTreeSet::new();
+                for id in ids {
+                    let params = named_params! { ":id": id.as_uuid().as_bytes() };
+                    queues.extend(statement.query_row(params, |row| row.get::<_, String>(0)).optional()?);
+                }
+                Ok(queues.into_iter().collect())
+            })
+            .await
+    }
+
+    /// Does nothing: listeners detect the commit themselves.
+    async fn notify(&self, _hints: &[Hint]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
+        let versions = hints::Versions::listen(Arc::clone(&self.0)).await?;
+        Ok(Some(Box::new(versions)))
     }
 }
 
@@ -63,7 +105,7 @@ pub(super) fn insert(
     let known = unique::known_ids(connection, messages)?;
     let taken = unique::take(connection, messages, &known, now)?;
     let (owner, reserved) = match owned {
-        Some(owned) if nodes::is_alive(connection, owned.node)? => {
+        Some(owned) if is_alive(connection, owned.node)? => {
             (Some((owned.node, owned.claim)), owned.positions.iter().copied().collect::<HashSet<usize>>())
         }
         _ => (None, HashSet::new()),

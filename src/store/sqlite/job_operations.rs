@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::{audit, retry};
 use crate::config::Keep;
 use crate::error::Result;
-use crate::job::{Fence, JobId, NodeId};
+use crate::job::{JobId, NodeId};
 use crate::store::job_operations::{Chunk, check_name, what};
 use crate::store::sections::section;
 use crate::store::{Action, AffectedJobs, Change, DueChange, HistoryOutcome, JobFilter, OperatorOptions, Released};
@@ -25,7 +25,6 @@ const CHANGE: &str = section(SQL, "change");
 const MOVED: &str = section(SQL, "moved");
 const TRANSFER_PERMITS: &str = section(SQL, "transfer_permits");
 const REMOVE: &str = section(SQL, "remove");
-const STILL_OWNED: &str = section(SQL, "still_owned");
 const EVICT: &str = section(SQL, "evict");
 
 /// How many jobs of a dead node are released in one transaction.
@@ -62,22 +61,6 @@ impl Shared {
                 .await?;
         }
         Ok(all)
-    }
-
-    pub(super) async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
-        let fences = fences.to_vec();
-        self.check("look for cancelled jobs", move |connection, _| {
-            let mut statement = connection.prepare_cached(STILL_OWNED)?;
-            let mut stale_claims = Vec::new();
-            for fence in fences {
-                let id = fence.id.as_uuid().as_bytes();
-                if !statement.exists(named_params! { ":id": id, ":version": fence.version, ":node": node.0 })? {
-                    stale_claims.push(fence);
-                }
-            }
-            Ok(stale_claims)
-        })
-        .await
     }
 
     pub(super) async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {

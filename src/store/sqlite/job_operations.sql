@@ -54,10 +54,6 @@ where admitted and state in ('running', 'external')
 -- Removes the jobs that an operator chose.
 delete from jobwright_job where {filter}
 
--- name: still_owned
--- Whether a claim is current.
-select 1 from jobwright_job where id = :id and version = :version and lock_owner = :node
-
 -- name: evict
 -- By hand. A node that was dead before died of something else.
 update jobwright_node set evicted = evicted or dead_at is null, dead_at = coalesce(dead_at, :now) where id = :node

@@ -1,44 +1,108 @@
-//! Promotes due timers.
+//! Regular work on the tables. Each kind is done beside its statements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use jiff::Timestamp;
 use rusqlite::{Connection, named_params};
 
+use super::database::Sqlite;
 use super::rows::count;
-use super::shared::Shared;
 use crate::error::Result;
-use crate::store::Promoted;
+use crate::store::reconcile::Reconciled;
 use crate::store::sections::section;
+use crate::store::{AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, Promoted, SkewedRows};
 
 const SQL: &str = include_str!("maintenance.sql");
 const NEXT_TIMER: &str = section(SQL, "next_timer");
 const PROMOTE: &str = section(SQL, "promote");
+const PRUNE_PROGRESS: &str = section(SQL, "prune_progress");
 
-impl Shared {
-    pub(super) async fn promote_due(&self, limit: usize) -> Result<Promoted> {
+#[async_trait]
+impl Maintenance for Sqlite {
+    /// Reports everything as possibly due: the separate checks only read the file, which costs no round trip.
+    async fn maintenance_due(&self, _: Duration) -> Result<MaintenanceDue> {
+        Ok(MaintenanceDue { now: Some(Timestamp::now()), ..MaintenanceDue::ANY })
+    }
+
+    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
         let tried = "promote due timers";
-        let next = self.check(tried, |connection, now| Ok(next_timer(connection, now)?)).await?;
+        let next = self.0.check(tried, |connection, now| Ok(next_timer(connection, now)?)).await?;
         if next.is_none_or(|wait| wait > Duration::ZERO) || limit == 0 {
             return Ok(Promoted { next, ..Promoted::default() });
         }
         let limit = count(limit);
-        self.write(tried, move |connection, now| {
-            let mut promote = connection.prepare_cached(PROMOTE)?;
-            let mut moved = promote.query(named_params! { ":now": now, ":limit": limit })?;
-            let (mut jobs, mut blocked, mut queues) = (0, false, BTreeSet::new());
-            while let Some(row) = moved.next()? {
-                jobs += 1;
-                if row.get("blocked")? {
-                    blocked = true;
-                } else {
-                    queues.insert(row.get::<_, String>("queue")?);
+        self.0
+            .write(tried, move |connection, now| {
+                let mut promote = connection.prepare_cached(PROMOTE)?;
+                let mut moved = promote.query(named_params! { ":now": now, ":limit": limit })?;
+                let (mut jobs, mut blocked, mut queues) = (0, false, BTreeSet::new());
+                while let Some(row) = moved.next()? {
+                    jobs += 1;
+                    if row.get("blocked")? {
+                        blocked = true;
+                    } else {
+                        queues.insert(row.get::<_, String>("queue")?);
+                    }
                 }
-            }
-            let next = next_timer(connection, now)?;
-            Ok(Promoted { jobs, queues: queues.into_iter().collect(), blocked, next })
-        })
-        .await
+                let next = next_timer(connection, now)?;
+                Ok(Promoted { jobs, queues: queues.into_iter().collect(), blocked, next })
+            })
+            .await
+    }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
+        self.0.expire_jobs(limit).await
+    }
+
+    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
+        self.0.admit(request).await
+    }
+
+    async fn age_jobs(&self, limit: usize) -> Result<u64> {
+        self.0.age_jobs(limit).await
+    }
+
+    async fn reconcile(&self, before: &Reconciled) -> Result<Reconciled> {
+        self.0.reconcile(before).await
+    }
+
+    async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
+        self.0.repair_clock().await
+    }
+
+    async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.0.prune_history(age, limit).await
+    }
+
+    async fn prune_results(&self, limit: usize) -> Result<u64> {
+        self.0.prune_results(limit).await
+    }
+
+    async fn prune_progress(&self, limit: usize) -> Result<u64> {
+        self.0
+            .write("prune progress", move |connection, _| {
+                let params = named_params! { ":limit": count(limit) };
+                Ok(connection.prepare_cached(PRUNE_PROGRESS)?.execute(params)? as u64)
+            })
+            .await
+    }
+
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.0.prune_submissions(age, limit).await
+    }
+
+    async fn prune_rates(&self, limit: usize) -> Result<u64> {
+        self.0.prune_rates(limit).await
+    }
+
+    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.0.prune_dead_letters(age, limit).await
+    }
+
+    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.0.prune_audit(age, limit).await
     }
 }
 

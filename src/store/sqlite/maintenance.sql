@@ -8,3 +8,12 @@ update jobwright_job
 set state = 'waiting', due_at = null, admitted = 0
 where seq in (select seq from jobwright_job where state = 'timer' and due_at <= :now order by due_at, seq limit :limit)
 returning queue, options ->> 'group' is not null as blocked
+
+-- name: prune_progress
+-- Removes the progress of jobs that are gone: a trigger would cost all jobs, and few have any.
+delete from jobwright_progress
+where job_id in (
+    select job_id from jobwright_progress
+    where not exists (select 1 from jobwright_job where id = job_id)
+    limit :limit
+)

@@ -1,24 +1,28 @@
 //! Nodes: their leases, and the jobs that they leave behind.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
+use super::claim::{is_alive, release_unknown};
+use super::database::Sqlite;
 use super::error::Work;
 use super::history::Memory;
 use super::liveness_files::{Liveness, LivenessFiles};
 use super::rows::{count, deaths, fence_lists, micros, timestamp, with_error};
 use super::settle::TakenRow;
 use super::shared::Shared;
-use super::statements::{Statement, statement};
-use crate::error::{Error, ErrorKind, Result};
-use crate::job::{AttemptError, ClaimNumber, EVENT_QUEUE, Fence, JobId, NodeId, REPLY_QUEUE, draw_node};
+use super::statements::asks;
+use crate::config::Access;
+use crate::error::{Error, Result};
+use crate::job::{AttemptError, EVENT_QUEUE, NodeId, REPLY_QUEUE, draw_node};
 use crate::store::sections::section;
-use crate::store::{HistoryOutcome, NodeHeartbeat, NodeInfo, Released};
+use crate::store::{HistoryOutcome, NodeHeartbeat, NodeInfo, Nodes, Released, ServerIdentity};
 
 const SQL: &str = include_str!("nodes.sql");
-const NODE_ALIVE: &str = section(SQL, "node_alive");
 const REGISTER_NODE: &str = section(SQL, "register_node");
 const REPORT_BROKER: &str = section(SQL, "report_broker");
 const REPORT_LEFT_ALONE: &str = section(SQL, "report_left_alone");
@@ -26,11 +30,6 @@ const RETIRE_NODE: &str = section(SQL, "retire_node");
 const FORGET_NODES: &str = section(SQL, "forget_nodes");
 const NODE_HEARTBEATS: &str = section(SQL, "node_heartbeats");
 const DECLARE_DEAD: &str = section(SQL, "declare_dead");
-static RELEASE_CLAIMED: Statement = statement!(SQL, "release_claimed");
-static UNKNOWN_CHECK: Statement = statement!(SQL, "unknown_check");
-static RELEASE_UNKNOWN: Statement = statement!(SQL, "release_unknown");
-static UNKNOWN_TERMINATING: Statement = statement!(SQL, "unknown_terminating");
-const HANDLER_ENDED: &str = section(SQL, "handler_ended");
 const LOST_TERMINATING: &str = section(SQL, "lost_terminating");
 const LOST_CHECK: &str = section(SQL, "lost_check");
 const LOST_ROWS: &str = section(SQL, "lost_rows");
@@ -40,69 +39,137 @@ const OWNER_LOST: &str = "owner lost";
 /// How the error of a death ends that is held against a job.
 const ALONE: &str = " while this job ran alone";
 
-/// Returns whether a node may own jobs.
-pub(super) fn is_alive(connection: &Connection, node: NodeId) -> rusqlite::Result<bool> {
-    connection.prepare_cached(NODE_ALIVE)?.query_row(named_params! { ":node": node.0 }, |row| row.get(0))
-}
-
-/// Fails if a node may not own jobs. Without the error, such a node would claim nothing forever and never learn why.
-pub(super) fn may_own(connection: &Connection, node: NodeId) -> Work<()> {
-    if is_alive(connection, node)? {
-        return Ok(());
-    }
-    let text = format!("node {node} is unknown to the database, or was declared dead: an executor registers again");
-    Err(Error::new(ErrorKind::LeaseLost, text).into())
-}
-
-impl Shared {
-    pub(super) async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
+#[async_trait]
+impl Nodes for Sqlite {
+    async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
         if info.lease < Duration::from_secs(1) {
             return Err(Error::invalid(format!("the lease of a node is {:?}; use 1s or more", info.lease)));
         }
         let info = info.clone();
-        let liveness_files = self.liveness_files.clone();
-        self.write("register a node", move |connection, now| {
-            let registered: Vec<i64> = registered(connection)?.iter().map(|node| node.id).collect();
-            liveness_files.clean(&registered);
-            loop {
-                let node = draw_node();
-                // Created before the row, so that a process that sees the row finds the file locked.
-                if registered.contains(&node) || !liveness_files.create(node)? {
-                    continue;
+        let liveness_files = self.0.liveness_files.clone();
+        self.0
+            .write("register a node", move |connection, now| {
+                let registered: Vec<i64> = registered(connection)?.iter().map(|node| node.id).collect();
+                liveness_files.clean(&registered);
+                loop {
+                    let node = draw_node();
+                    // Created before the row, so that a process that sees the row finds the file locked.
+                    if registered.contains(&node) || !liveness_files.create(node)? {
+                        continue;
+                    }
+                    connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
+                        ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
+                        ":lease": micros(info.lease), ":now": now,
+                    })?;
+                    return Ok(NodeId(node));
                 }
-                connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
-                    ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
-                    ":lease": micros(info.lease), ":now": now,
-                })?;
-                return Ok(NodeId(node));
-            }
-        })
-        .await
+            })
+            .await
     }
 
     /// Reads the database, and writes only to the node's file, so that another holder of the write lock can't stop heartbeats. Also checks
     /// that the file is still the one that was opened, because SQLite does not.
-    pub(super) async fn heartbeat(&self, node: NodeId) -> Result<bool> {
-        let (liveness_files, identity, place) = (self.liveness_files.clone(), self.identity, self.place.clone());
-        self.check("renew the lease of a node", move |connection, _| {
-            identity.still_at(&place)?;
-            Ok(is_alive(connection, node)? && liveness_files.heartbeat(node.0)?)
-        })
-        .await
+    async fn heartbeat(&self, node: NodeId) -> Result<bool> {
+        let (liveness_files, identity, place) = (self.0.liveness_files.clone(), self.0.identity, self.0.place.clone());
+        self.0
+            .check("renew the lease of a node", move |connection, _| {
+                identity.still_at(&place)?;
+                Ok(is_alive(connection, node)? && liveness_files.heartbeat(node.0)?)
+            })
+            .await
+    }
+
+    /// Returns `None`: there is only one file, and no failover that could lose commits.
+    async fn identity(&self) -> Result<Option<ServerIdentity>> {
+        Ok(None)
     }
 
     /// Uses one transaction: a claim commits before it, or finds the node gone.
-    pub(super) async fn retire_node(&self, node: NodeId) -> Result<u64> {
-        let retire = self.write("retire a node", move |connection, now| {
+    async fn retire_node(&self, node: NodeId) -> Result<u64> {
+        let retire = self.0.write("retire a node", move |connection, now| {
             connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
             let released = release_unknown(connection, node, &fence_lists(&[]), None)?;
             Ok((released, forget(connection)?))
         });
         let (released, forgotten) = retire.await?;
-        self.remove_files(forgotten.nodes).await;
+        self.0.remove_files(forgotten.nodes).await;
         Ok(released)
     }
 
+    async fn detached(&self) -> Result<Arc<dyn Nodes>> {
+        let Shared { place, identity, call_timeout, connect_timeout, history, .. } = &*self.0;
+        let same = Some((place.clone(), *identity));
+        let path = place.path().to_owned();
+        Ok(Arc::new(
+            Sqlite::open_path(path, same, Access::Existing, *call_timeout, *connect_timeout, history.clone()).await?,
+        ))
+    }
+
+    fn reconnect(&self) {}
+
+    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
+        let mode = mode.map(str::to_owned);
+        self.0
+            .write("report the broker's mode", move |connection, _| {
+                connection
+                    .prepare_cached(REPORT_BROKER)?
+                    .execute(named_params! { ":node": node.0, ":broker": mode })?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
+        let kinds = kinds.map(str::to_owned);
+        self.0
+            .write("report the kinds left alone", move |connection, _| {
+                let params = named_params! { ":node": node.0, ":kinds": kinds };
+                connection.prepare_cached(REPORT_LEFT_ALONE)?.execute(params)?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
+        let liveness_files = self.0.liveness_files.clone();
+        self.0
+            .check("look at the heartbeats of all nodes", move |connection, _| {
+                Ok(node_heartbeats(connection, &liveness_files)?)
+            })
+            .await
+    }
+
+    /// A silent node may have sent a heartbeat while this waited for the write lock, so each is checked again.
+    async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
+        if silent.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (liveness_files, silent) = (self.0.liveness_files.clone(), silent.to_vec());
+        self.0
+            .write("declare nodes dead", move |connection, now| {
+                let mut declared = Vec::new();
+                for current in node_heartbeats(connection, &liveness_files)? {
+                    let is_silent =
+                        |seen: &NodeHeartbeat| seen.node == current.node && seen.heartbeats == current.heartbeats;
+                    let was_asked = |seen: &NodeHeartbeat| seen.node == current.node;
+                    if silent.iter().any(is_silent) || current.ended && silent.iter().any(was_asked) {
+                        let params = named_params! { ":node": current.node.0, ":now": now };
+                        if connection.prepare_cached(DECLARE_DEAD)?.execute(params)? == 1 {
+                            declared.push(current.node);
+                        }
+                    }
+                }
+                Ok(declared)
+            })
+            .await
+    }
+
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
+        self.0.release_lost(limit, quarantine).await
+    }
+}
+
+impl Shared {
     /// Removes the files of forgotten nodes. This comes after the commit: if a node without a file stayed registered, nothing would show that it is dead.
     async fn remove_files(&self, nodes: Vec<i64>) {
         if nodes.is_empty() {
@@ -115,98 +182,9 @@ impl Shared {
         let _ = removing.await;
     }
 
-    pub(super) async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
-        let mode = mode.map(str::to_owned);
-        self.write("report the broker's mode", move |connection, _| {
-            connection.prepare_cached(REPORT_BROKER)?.execute(named_params! { ":node": node.0, ":broker": mode })?;
-            Ok(())
-        })
-        .await
-    }
-
-    pub(super) async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()> {
-        let kinds = kinds.map(str::to_owned);
-        self.write("report the kinds left alone", move |connection, _| {
-            let params = named_params! { ":node": node.0, ":kinds": kinds };
-            connection.prepare_cached(REPORT_LEFT_ALONE)?.execute(params)?;
-            Ok(())
-        })
-        .await
-    }
-
-    pub(super) async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
-        let liveness_files = self.liveness_files.clone();
-        self.check("look at the heartbeats of all nodes", move |connection, _| {
-            Ok(node_heartbeats(connection, &liveness_files)?)
-        })
-        .await
-    }
-
-    /// A silent node may have sent a heartbeat while this waited for the write lock, so each is checked again.
-    pub(super) async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
-        if silent.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (liveness_files, silent) = (self.liveness_files.clone(), silent.to_vec());
-        self.write("declare nodes dead", move |connection, now| {
-            let mut declared = Vec::new();
-            for current in node_heartbeats(connection, &liveness_files)? {
-                let is_silent =
-                    |seen: &NodeHeartbeat| seen.node == current.node && seen.heartbeats == current.heartbeats;
-                let was_asked = |seen: &NodeHeartbeat| seen.node == current.node;
-                if silent.iter().any(is_silent) || current.ended && silent.iter().any(was_asked) {
-                    let params = named_params! { ":node": current.node.0, ":now": now };
-                    if connection.prepare_cached(DECLARE_DEAD)?.execute(params)? == 1 {
-                        declared.push(current.node);
-                    }
-                }
-            }
-            Ok(declared)
-        })
-        .await
-    }
-
-    pub(super) async fn release_unknown(
-        &self,
-        node: NodeId,
-        known: &[Fence],
-        before: Option<ClaimNumber>,
-    ) -> Result<u64> {
-        let tried = "give back jobs that no handler runs";
-        let known = fence_lists(known);
-        let asked = known.clone();
-        let any = self
-            .check(tried, move |connection, _| {
-                let (ids, versions) = &asked;
-                asks(connection, &UNKNOWN_CHECK, named_params! { ":node": node.0, ":ids": ids, ":versions": versions })
-            })
-            .await?;
-        if !any {
-            return Ok(0);
-        }
-        self.write(tried, move |connection, _| Ok(release_unknown(connection, node, &known, before)?)).await
-    }
-
-    pub(super) async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
-        if ids.is_empty() {
-            return Ok(0);
-        }
-        let ids = ids.to_vec();
-        self.write("give back jobs whose claim got lost on the way", move |connection, _| {
-            let mut released = 0;
-            for id in ids {
-                let params = named_params! { ":node": node.0, ":claim": claim.get(), ":id": id.as_uuid().as_bytes() };
-                released += connection.prepare_cached(&RELEASE_CLAIMED)?.execute(params)? as u64;
-                handler_ended(connection, Some(node), Fence::new(id, claim.get()))?;
-            }
-            Ok(released)
-        })
-        .await
-    }
-
     pub(super) async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         let tried = "release the jobs of dead nodes";
-        if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
+        if !self.check(tried, |connection, _| Ok(asks(connection, LOST_CHECK, &[])?)).await? {
             return Ok(Released::default());
         }
         let keep = self.history.keep;
@@ -240,29 +218,6 @@ impl Shared {
         self.remove_files(forgotten).await;
         Ok(released)
     }
-
-    pub(super) async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
-        if fences.is_empty() {
-            return Ok(0);
-        }
-        let fences = fences.to_vec();
-        self.write("free what handlers held", move |connection, _| {
-            let mut ended = 0;
-            for fence in fences {
-                ended += u64::from(handler_ended(connection, Some(node), fence)?);
-            }
-            Ok(ended)
-        })
-        .await
-    }
-}
-
-/// Releases what the ended handler of a cancelled job held. `node` is `None` for an external worker. Returns `false` if it held nothing.
-pub(super) fn handler_ended(connection: &Connection, node: Option<NodeId>, fence: Fence) -> rusqlite::Result<bool> {
-    let params = named_params! {
-        ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.map(|node| node.0),
-    };
-    Ok(connection.prepare_cached(HANDLER_ENDED)?.execute(params)? > 0)
 }
 
 /// The dead nodes that were forgotten.
@@ -278,19 +233,6 @@ fn forget(connection: &Connection) -> rusqlite::Result<Forgotten> {
     let mut statement = connection.prepare_cached(FORGET_NODES)?;
     let nodes = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
     Ok(Forgotten { nodes, ended })
-}
-
-/// Releases what a node owns, except the claims in `known` (see [`fence_lists`]) and those of claim calls that began after `before`.
-fn release_unknown(
-    connection: &Connection,
-    node: NodeId,
-    (ids, versions): &(Vec<u8>, String),
-    before: Option<ClaimNumber>,
-) -> rusqlite::Result<u64> {
-    let before = before.map(ClaimNumber::get);
-    let params = named_params! { ":node": node.0, ":ids": ids, ":versions": versions, ":before": before };
-    connection.prepare_cached(&UNKNOWN_TERMINATING)?.execute(params)?;
-    Ok(connection.prepare_cached(&RELEASE_UNKNOWN)?.execute(params)? as u64)
 }
 
 /// A row of the table of nodes.
@@ -403,9 +345,4 @@ impl Lost {
         }
         Ok(again)
     }
-}
-
-/// Runs a query that returns one boolean.
-fn asks(connection: &Connection, sql: &str, params: &[(&str, &dyn rusqlite::ToSql)]) -> Work<bool> {
-    Ok(connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
 }

@@ -4,6 +4,7 @@ use super::shared::Shared;
 use rusqlite::{Connection, named_params};
 
 use super::error::Work;
+use super::statements::asks;
 use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::FullQueue;
@@ -38,7 +39,7 @@ pub(crate) fn refuse_full(connection: &Connection, messages: &[JobMessage]) -> R
 }
 
 fn full(connection: &Connection, queues: &[&str]) -> Work<Vec<FullQueue>> {
-    if !connection.prepare_cached(HAS_DEPTH)?.query_row([], |row| row.get::<_, bool>(0))? {
+    if !asks(connection, HAS_DEPTH, &[])? {
         return Ok(Vec::new());
     }
     let depths = Depths::new(&super::rules::read(connection)?);

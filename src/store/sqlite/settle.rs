@@ -1,25 +1,16 @@
-//! Outcomes of jobs, those that a node runs and those that are handed out. Each names its claim, and changes nothing if that claim is no longer
-//! current.
-
-use std::sync::LazyLock;
-use std::time::Duration;
+//! One outcome of a job, which a node runs or which is handed out. It names its claim, and changes nothing if that claim is no longer current.
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::error::Work;
-use super::history::{Memory, remember_where};
-use super::rows::{Micros, attempt_error, fence_lists, job_id, micros, with_error};
-use super::shared::Shared;
-use super::statements::{Statement, render, statement};
-use crate::error::Result;
-use crate::job::{Fence, JobId, NodeId};
+use super::history::Memory;
+use super::rows::{Micros, attempt_error, micros, with_error};
+use crate::job::{Fence, NodeId};
 use crate::store::broker::EXTERNAL_NODE;
 use crate::store::sections::section;
 use crate::store::{HistoryOutcome, Settlement, Verdict};
 
 const SQL: &str = include_str!("settle.sql");
-static COMPLETE_ALL: Statement = statement!(SQL, "complete_all");
-static REMEMBER_ALL: Statement = LazyLock::new(|| render(&remember_where("{still_owned}")));
 const COMPLETE: &str = section(SQL, "complete");
 const TAKEN_ROW: &str = section(SQL, "taken_row");
 const DEFER: &str = section(SQL, "defer");
@@ -27,64 +18,12 @@ const RELEASE: &str = section(SQL, "release");
 const BURY: &str = section(SQL, "bury");
 const TAKE_BACK: &str = section(SQL, "take_back");
 const REMOVE: &str = section(SQL, "remove");
-const PUT_OFF: &str = section(SQL, "put_off");
 
-/// `visible_at` of a suspect (suspects.rs) that runs, and runs alone. A row that has an owner needs no such time, and each claim sets it.
+/// `visible_at` of a suspect (`suspects` in claim.sql) that runs, and runs alone. A row that has an owner needs no such time, and each claim sets it.
 pub(super) const RUNS_ALONE: Micros = -1;
 
 /// The key that suspects are blocked on.
 const ALONE: &str = "alone";
-
-impl Shared {
-    pub(super) async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-        if fences.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (ids, versions) = fence_lists(fences);
-        let keep = self.history.keep;
-        self.write("complete jobs", move |connection, now| {
-            if (Memory { keep, now }).keeps(HistoryOutcome::Done) {
-                connection.prepare_cached(&REMEMBER_ALL)?.execute(named_params! {
-                    ":ids": ids, ":versions": versions, ":node": node.0, ":outcome": HistoryOutcome::Done.as_str(), ":now": now, ":why": None::<&str>,
-                })?;
-            }
-            let mut statement = connection.prepare_cached(&COMPLETE_ALL)?;
-            let removed = named_params! { ":ids": ids, ":versions": versions, ":node": node.0 };
-            Ok(statement.query_map(removed, |row| job_id(row, "id"))?.collect::<rusqlite::Result<_>>()?)
-        })
-        .await
-    }
-
-    pub(super) async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
-        self.write("put a job off", move |connection, now| {
-            let params = named_params! {
-                ":node": node.0, ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":until": now.saturating_add(micros(by)),
-            };
-            connection.prepare_cached(PUT_OFF)?.execute(params)?;
-            Ok(())
-        })
-        .await
-    }
-
-    pub(super) async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        if settlements.is_empty() {
-            return Ok(Vec::new());
-        }
-        let settlements = settlements.to_vec();
-        let keep = self.history.keep;
-        self.write("record outcomes", move |connection, now| {
-            let memory = Memory { keep, now };
-            let mut accepted = Vec::with_capacity(settlements.len());
-            for settlement in &settlements {
-                if settle_one(connection, Some(node), settlement, memory)? {
-                    accepted.push(settlement.fence.id);
-                }
-            }
-            Ok(accepted)
-        })
-        .await
-    }
-}
 
 /// Removes a finished job. Returns `false` if the claim is no longer current.
 pub(super) fn complete_one(

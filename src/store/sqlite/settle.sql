@@ -1,10 +1,3 @@
--- name: complete_all
--- Removes finished jobs, each only if this claim still owns it. One statement removes all of them: a statement that may fire a trigger
--- keeps a journal of the pages it changes, and row by row that cost more than the removal.
-delete from jobwright_job
-where {still_owned}
-returning id
-
 -- name: complete
 -- The fence: an outcome of an older claim finds no row.
 delete from jobwright_job where id = :id and version = :version and lock_owner = :node
@@ -45,8 +38,3 @@ update jobwright_job set admitted = 0 where seq = :seq
 -- name: remove
 -- Removes a job.
 delete from jobwright_job where seq = :seq
-
--- name: put_off
--- Only hides the row, because the move may be what fails. That keeps claims away, as for a delivery.
-update jobwright_job set state = 'waiting', lock_owner = null, claimed_at = null, visible_at = :until
-where id = :id and version = :version and lock_owner = :node

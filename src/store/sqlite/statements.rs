@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use rusqlite::{Connection, ToSql};
+
 use super::job_columns;
 use crate::store::sections::section;
 
@@ -38,6 +40,11 @@ macro_rules! statement {
     }};
 }
 pub(super) use statement;
+
+/// Runs a statement whose answer is one boolean.
+pub(super) fn asks(connection: &Connection, sql: &str, params: &[(&str, &dyn ToSql)]) -> rusqlite::Result<bool> {
+    connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))
+}
 
 #[cfg(test)]
 mod tests {
