@@ -94,6 +94,29 @@ async fn a_session_that_cannot_be_reset_undoes_no_commit() {
     assert_eq!(db.ledger().await.into_keys().collect::<Vec<_>>(), ["commit"]);
 }
 
+/// A session whose transactions wait by default until they can see a safe snapshot, while another one writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_waits_for_no_other_transaction() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = alone(&db).await;
+    let (spoiled, fresh) = session(&messages).await;
+    let writer = db.client().await;
+    writer
+        .batch_execute("begin isolation level serializable; insert into ledger (line) values ('other')")
+        .await
+        .unwrap();
+    let mut cx = messages.begin();
+    let transaction = cx.transaction().await.unwrap();
+    Pg::<false>::note(transaction, "kept").await.unwrap();
+    let defaults = "set session characteristics as transaction isolation level serializable, read only, deferrable";
+    transaction.batch_execute(defaults).await.unwrap();
+    cx.commit().await.unwrap();
+    let next = session(&messages).await;
+    assert_eq!(next, (spoiled, fresh), "the session was not reset");
+    writer.batch_execute("rollback").await.unwrap();
+    assert_eq!(db.ledger().await.into_keys().collect::<Vec<_>>(), ["kept"]);
+}
+
 /// Others may wait for what the session holds: also where the connection has no next user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_locks_of_a_session_end_soon_when_nothing_uses_it_again() {

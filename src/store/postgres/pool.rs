@@ -72,7 +72,7 @@ impl managed::Manager for Manager {
         if self.target.is_retired(&pooled.info) {
             return Err(RecycleError::message("its server has changed its role"));
         }
-        // Its settings, such as a tenant or a search path, must not reach the next user.
+        // Its settings, such as a tenant or a search path, must not reach the next user. The runtime may have ended before the reset did.
         if self.reset.is_some() && pooled.info.was_lent() {
             return Err(RecycleError::message("its session was not reset"));
         }
@@ -86,13 +86,18 @@ impl managed::Manager for Manager {
 }
 
 /// Makes a session like a new one, except that prepared statements stay: settings, role, cursors, notifications, locks, temporary tables, and what
-/// `currval` remembers. A role may have another one as its setting, so that is set again after the session's user. A temporary table may be locked by
-/// another session, which the answer to a commit does not wait for.
-const RESET: &str = "reset session authorization; reset role; reset all; set lock_timeout = 1000; close all; unlisten *; \
-     select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; reset lock_timeout";
+/// `currval` remembers. A role may have another one as its setting, so that is set again after the session's user.
+///
+/// It waits for nobody for long: not for a safe snapshot, which the session may have as its default, not for a temporary table that another session
+/// has locked, and not for a standby to know that temporary tables are gone.
+const RESET: &str = "set transaction isolation level read committed, not deferrable; reset session authorization; reset role; reset all; \
+     set local lock_timeout = 300; set local synchronous_commit = off; close all; unlisten *; \
+     select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences";
 
-/// Returns what has to run on a connection, if code of others had it, before its next user gets it. The caller runs it with the statement that ends the
-/// transaction, so that it costs no message of its own, and then calls `is_reset`.
+/// How long a reset may take. Dropping many temporary tables takes a while.
+pub(super) const RESET_WITHIN: Duration = Duration::from_secs(1);
+
+/// Returns what has to run on a connection, if code of others had it, before its next user gets it. The caller runs it, and then calls `is_reset`.
 pub(super) fn needed_reset(object: &Object) -> Option<Arc<str>> {
     let pool = Object::pool(object)?;
     pool.manager().reset.clone().filter(|_| object.info.was_lent())

@@ -1,24 +1,22 @@
 //! The transaction that a context gives to its user.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 use uuid::Uuid;
 
-use super::client::query;
+use super::client::{ConnectionLease, query};
 use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
 use super::error::{ErrorContext, lost_connection};
 use super::lent::PgTransactionRef;
-use super::pool::{Object, Pool, needed_reset};
+use super::pool::{Object, Pool, RESET_WITHIN, needed_reset};
 use super::rows;
 use super::shared::Shared;
 use super::types::JsonParam;
@@ -52,44 +50,51 @@ pub struct PgTransaction {
     committing: bool,
 }
 
-/// An answer to the statements that end a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The end of a transaction, and of what its session was.
 struct Ended {
-    /// Whether the transaction was open until then, if that was asked.
-    was_open: bool,
+    answer: std::result::Result<Vec<SimpleQueryMessage>, tokio_postgres::Error>,
     /// Whether the session is as the next user expects it.
     is_reset: bool,
 }
 
-/// Ends a transaction with this many statements, and resets the session if code of others had it. All is one message: the reset takes the server a
-/// fraction of what another message takes both sides. What stands behind `commit` there is a transaction of its own, so it does not undo the commit.
-async fn end(object: &Object, statements: &str, count: usize) -> std::result::Result<Ended, tokio_postgres::Error> {
-    let sql = match needed_reset(object) {
-        Some(reset) => Cow::Owned(format!("{statements}; {reset}")),
-        None => Cow::Borrowed(statements),
-    };
-    let mut answers = pin!(object.simple_query_raw(&sql).await?);
-    let (mut was_open, mut completed) = (false, 0);
-    while let Some(answer) = answers.next().await {
-        match answer {
-            Ok(SimpleQueryMessage::Row(row)) if completed == 0 => was_open = row.get(0) == Some("t"),
-            Ok(SimpleQueryMessage::CommandComplete(_)) => completed += 1,
-            Ok(_) => {}
-            Err(error) if completed >= count => {
-                tracing::debug!(%error, "the session of a connection could not be reset; it is closed");
-                return Ok(Ended { was_open, is_reset: false });
-            }
-            Err(error) => return Err(error),
+/// Ends a transaction, and resets the session if code of others had it (`reset`). Both are sent at once, as two messages: the answer to the first does not
+/// wait for the reset, and tells what the transaction came to even if the reset fails or is late.
+async fn end(shared: &Shared, conn: &Conn, statement: &str, reset: Option<&str>, within: Duration) -> Option<Ended> {
+    let mut ending = pin!(timeout(within, conn.simple_query(statement)));
+    let mut resetting = pin!(async {
+        match reset {
+            Some(reset) => conn.batch_execute(reset).await,
+            None => Ok(()),
         }
+    });
+    let mut reset = None;
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut ending => break answer.ok()?,
+            done = &mut resetting, if reset.is_none() => reset = Some(done),
+        }
+    };
+    let reset = match reset {
+        Some(done) => Ok(done),
+        None => timeout(RESET_WITHIN, resetting).await,
+    };
+    let is_reset = matches!(reset, Ok(Ok(())));
+    if is_reset {
+        conn.info.is_reset();
+    } else if answer.is_ok() {
+        tracing::debug!(?reset, "the session of a connection could not be reset; it is closed");
     }
-    object.info.is_reset();
-    Ok(Ended { was_open, is_reset: true })
+    if let Ok(Err(error)) = &reset {
+        shared.heed(conn, error);
+    }
+    Some(Ended { answer, is_reset })
 }
 
 /// Returns the connection of a transaction that is over to its pool, unless its session could not be reset.
-fn give_back(shared: &Shared, object: Option<Object>, ended: Ended) {
+fn give_back(shared: &Shared, object: Option<Object>, is_reset: bool) {
     match object {
-        Some(object) if ended.is_reset => shared.give_back(object),
+        Some(object) if is_reset => shared.give_back(object),
         Some(object) => drop(Object::take(object)),
         None => {}
     }
@@ -141,6 +146,11 @@ impl PgTransaction {
 
     fn client(&self) -> Result<&Conn> {
         Ok(self.object()?)
+    }
+
+    async fn end(&self, statement: &str, within: Duration) -> Result<Option<Ended>> {
+        let object = self.object()?;
+        Ok(end(&self.shared, object, statement, needed_reset(object).as_deref(), within).await)
     }
 
     /// Explains a server error, and informs the pools.
@@ -276,12 +286,14 @@ impl UnitOfWork for PgTransaction {
             ));
         }
         self.committing = true;
-        let committed = timeout(self.shared.call_timeout, end(self.object()?, COMMIT, 2)).await;
-        let error = match committed {
-            Ok(Ok(ended)) => {
+        let error = match self.end(COMMIT, self.shared.call_timeout).await? {
+            Some(Ended { answer: Ok(answer), is_reset }) => {
                 let alone = self.client()?.info.stands_alone();
-                give_back(&self.shared, self.object.take(), ended);
-                if ended.was_open {
+                // The transaction is over, so the connection goes back to its pool.
+                give_back(&self.shared, self.object.take(), is_reset);
+                let open =
+                    answer.iter().any(|part| matches!(part, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
+                if open {
                     return if alone { Err(context.stands_alone()) } else { Ok(()) };
                 }
                 return Err(Error::new(
@@ -292,8 +304,8 @@ impl UnitOfWork for PgTransaction {
                     ),
                 ));
             }
-            Ok(Err(error)) => self.explain(context, error),
-            Err(_) => context.timeout(self.shared.call_timeout),
+            Some(Ended { answer: Err(error), .. }) => self.explain(context, error),
+            None => context.timeout(self.shared.call_timeout),
         };
         match error.kind() {
             ErrorKind::Unreachable | ErrorKind::Timeout => {
@@ -313,13 +325,13 @@ impl UnitOfWork for PgTransaction {
 
     async fn rollback(mut self) -> Result<()> {
         let context = ErrorContext { what: "roll back", label: &self.shared.label };
-        match timeout(self.shared.call_timeout, end(self.object()?, "rollback", 1)).await {
-            Ok(Ok(ended)) => {
-                give_back(&self.shared, self.object.take(), ended);
+        match self.end("rollback", self.shared.call_timeout).await? {
+            Some(Ended { answer: Ok(_), is_reset }) => {
+                give_back(&self.shared, self.object.take(), is_reset);
                 Ok(())
             }
-            Ok(Err(error)) => Err(self.explain(context, error)),
-            Err(_) => Err(context.timeout(self.shared.call_timeout)),
+            Some(Ended { answer: Err(error), .. }) => Err(self.explain(context, error)),
+            None => Err(context.timeout(self.shared.call_timeout)),
         }
     }
 }
@@ -340,11 +352,14 @@ impl Drop for PgTransaction {
             drop(Object::take(object));
             return;
         };
-        let shared = self.shared.clone();
+        let (shared, reset) = (self.shared.clone(), needed_reset(&object));
+        // If the runtime ends before the task does, the connection is closed.
+        let mut lease = ConnectionLease::new(object, &shared);
         runtime.spawn(async move {
-            match timeout(Duration::from_millis(500), end(&object, "rollback", 1)).await {
-                Ok(Ok(ended)) if ended.is_reset => shared.give_back(object),
-                _ => shared.abandon(object),
+            let Ok(conn) = lease.client() else { return };
+            let ended = end(&shared, conn, "rollback", reset.as_deref(), Duration::from_millis(500)).await;
+            if ended.is_some_and(|ended| ended.answer.is_ok() && ended.is_reset) {
+                lease.finish();
             }
         });
     }
