@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
-use crate::error::ErrorKind;
 use crate::executor::lifecycle::settings::Settings;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::completer::Completer;
@@ -24,7 +23,8 @@ const STOPPING: Duration = Duration::from_secs(1);
 /// So the claims are current, and jobs whose handlers have ended need not run again. Where another node has declared this one dead and taken a job,
 /// the store refuses the outcome, as it refuses that of any claim that is no longer current.
 ///
-/// Leaves in `left` what is not recorded in time, and all of it if the database that answers is a copy, or does not say that it is none.
+/// Leaves in `left` what is not recorded in time, and all of it if the database that answers first is a copy, or does not say that it is
+/// none.
 pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unrecorded>, stop: &CancellationToken) {
     if left.is_empty() {
         return;
@@ -76,8 +76,8 @@ async fn is_at_home(settings: &Settings) -> bool {
     loop {
         match settings.installation_at_home().await {
             Ok(_) => return true,
-            Err(error) if error.kind() == ErrorKind::Installation => return false,
-            Err(_) => tokio::time::sleep(delays.next_delay()).await,
+            Err(error) if error.is_retryable() => tokio::time::sleep(delays.next_delay()).await,
+            Err(_) => return false,
         }
     }
 }
