@@ -296,6 +296,18 @@ mod tests {
         }
     }
 
+    /// They are made by replacing text, which must be there.
+    #[test]
+    fn derived_statements_are_of_other_rows() {
+        let all = Statements::new("s", Keep::Off);
+        let timers = &all.repair_timer_lives.sql;
+        assert!(timers.contains("\"s\".timer_job") && !timers.contains("\"s\".job") && !timers.contains("lock_owner"));
+        for suspects in [&all.claim_suspect.sql, &all.claim_suspect_counted.sql] {
+            assert!(suspects.contains("blocked_on = (select 'alone'::text)"), "{suspects}");
+            assert!(!suspects.contains("c.blocked_on is null"), "{suspects}");
+        }
+    }
+
     #[test]
     fn a_statement_begins_with_its_name_and_has_no_comments() {
         let sql = Statements::new("s", Keep::All).claim.sql;
