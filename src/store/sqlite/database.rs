@@ -6,16 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::identity::Identity;
-use super::lent::Desk;
 use super::liveness_files::LivenessFiles;
 use super::place::Place;
 use super::serial_connection::SerialConnection;
 use super::shared::Shared;
-use super::transaction::SqliteTransaction;
 use super::{migrate, open};
 use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{JobStore, Store, StoreInfo};
+use crate::store::StoreInfo;
 
 /// A store in an SQLite file. Cheap to clone; all clones share its connections.
 ///
@@ -96,11 +94,6 @@ impl Sqlite {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Lends a caller's transaction to message services. [`Desk::serve`] does the work that they ask for.
-    pub(crate) fn lend(&self) -> (SqliteTransaction, Desk) {
-        SqliteTransaction::lent(&self.0)
-    }
-
     /// Returns the path of the file itself: absolute, and without links.
     pub fn path(&self) -> &Path {
         self.0.place.path()
@@ -118,18 +111,6 @@ fn opened(file: &Path) -> Result<Identity> {
         let text = format!("the file was moved or replaced: sqlite:{} was removed while it was opened", file.display());
         Error::new(ErrorKind::Replaced, text)
     })
-}
-
-impl Store for Sqlite {
-    type Transaction = SqliteTransaction;
-
-    async fn begin(&self) -> Result<SqliteTransaction> {
-        SqliteTransaction::begin(&self.0).await
-    }
-
-    fn engine(&self) -> Arc<dyn JobStore> {
-        Arc::new(self.clone())
-    }
 }
 
 impl StoreInfo for Sqlite {

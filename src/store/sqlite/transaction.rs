@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Params, Row};
 use tokio::time::Instant;
 
+use super::database::Sqlite;
 use super::error::{Failure, explain, refused};
 use super::history::{Memory, keep_result};
 use super::insert::insert_batched;
@@ -17,11 +18,30 @@ use super::shared::Shared;
 use super::writer::{begin, now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
-use crate::store::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
+use crate::store::{Inserted, JobStore, JobWriter, NewResult, Preclaim, Store, UnitOfWork};
 
 const BY_STATEMENT: &str =
     "a statement inside it ended it (COMMIT or ROLLBACK), or SQLite rolled it back after an error";
 const BY_CANCEL: &str = "a call on it was cancelled before it had finished";
+
+impl Store for Sqlite {
+    type Transaction = SqliteTransaction;
+
+    async fn begin(&self) -> Result<SqliteTransaction> {
+        SqliteTransaction::begin(&self.0).await
+    }
+
+    fn engine(&self) -> Arc<dyn JobStore> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Sqlite {
+    /// Lends a caller's transaction to message services. [`Desk::serve`] does the work that they ask for.
+    pub(crate) fn lend(&self) -> (SqliteTransaction, Desk) {
+        SqliteTransaction::lent(&self.0)
+    }
+}
 
 /// An open transaction of the embedded database. It holds the write lock, so every other writer waits: keep it short.
 ///

@@ -257,25 +257,24 @@ async fn hot_statements_use_their_indexes() {
     let external = include_str!("../external.sql");
     let nodes = include_str!("../nodes.sql");
     let maintenance = include_str!("../maintenance.sql");
-    let delivered = include_str!("../delivered.sql");
     let history = include_str!("../history.sql");
-    let suspects = include_str!("../suspects.sql");
+    let outcomes = include_str!("../outcomes.sql");
     let expiring = include_str!("../expiring.sql");
     let dead = JobFilter { ids: Some(vec![JobId::new()]), states: Some(vec![JobState::Dead]), ..JobFilter::default() };
     let statements = [
-        (sql(nodes, "release_unknown"), "jobwright_job_owned (lock_owner=?)"),
+        (sql(claim, "release_unknown"), "jobwright_job_owned (lock_owner=?)"),
         (sql(claim, "claim"), "jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
         (sql(claim, "claim_check"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
         (sql(settle, "complete"), "jobwright_job_id (id=?)"),
-        (sql(settle, "complete_all"), "jobwright_job_id (id=?)"),
+        (sql(outcomes, "complete_all"), "jobwright_job_id (id=?)"),
         (sql(settle, "taken_row"), "jobwright_job_id (id=?)"),
-        (sql(delivered, "claim_delivered"), "jobwright_job_id (id=?)"),
-        (sql(delivered, "unhide"), "jobwright_job_id (id=?)"),
+        (sql(claim, "claim_delivered"), "jobwright_job_id (id=?)"),
+        (sql(include_str!("../insert.sql"), "unhide"), "jobwright_job_id (id=?)"),
         (sql(external, "hand_out"), "jobwright_job_acquire (queue=?)"),
         (sql(external, "hand_out_check"), "COVERING INDEX jobwright_job_acquire (queue=?)"),
         (sql(external, "late_leases"), "jobwright_job_lease (lease_until<?)"),
         (sql(external, "late_check"), "jobwright_job_lease (lease_until<?)"),
-        (sql(suspects, "claim_suspects"), "jobwright_job_blocked (blocked_on=? AND share=?)"),
+        (sql(claim, "claim_suspects"), "jobwright_job_blocked (blocked_on=? AND share=?)"),
         (sql(expiring, "next_expiry"), "jobwright_job_expires"),
         (sql(expiring, "expire").replace("{expired}", &sql(expiring, "expired")), "jobwright_job_expires (<expr><?)"),
         (sql(include_str!("../receive.sql"), "prune_submissions"), "jobwright_submission_received (received_at<?)"),
@@ -337,7 +336,7 @@ async fn people_can_read_the_view() {
     store
         .insert(
             std::slice::from_ref(&first),
-            Some(&Preclaim { node: owner, claim: ClaimNumber::new(0), positions: vec![0] }),
+            Some(&Preclaim { node: owner, claim: ClaimNumber::new(0), ids: [first.id].into() }),
         )
         .await
         .unwrap();
