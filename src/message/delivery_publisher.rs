@@ -10,7 +10,7 @@
 //!
 //! A delivery is a head start and nothing more. Whatever happens to it, the rows exist, and nothing has to be repaired.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -105,15 +105,19 @@ impl DeliveryPublisher {
         &self.broker
     }
 
-    /// Selects the messages (by position) that go through the broker. Those in `taken` (in ascending order) go another way.
-    pub(super) fn select_rows(self: &Arc<Self>, messages: &[JobMessage], taken: &[usize]) -> Vec<usize> {
-        let mut held = Vec::new();
+    /// Selects the messages that go through the broker. Those that are `taken` go another way.
+    pub(super) fn select_rows(
+        self: &Arc<Self>,
+        messages: &[JobMessage],
+        taken: impl Fn(JobId) -> bool,
+    ) -> HashSet<JobId> {
+        let mut held = HashSet::new();
         if !self.broker.is_up() {
             return held;
         }
         let mut room = UNCONFIRMED.saturating_sub(self.unconfirmed.load(Ordering::Relaxed));
         let mut targets: HashMap<&str, bool> = HashMap::new();
-        for (position, message) in messages.iter().enumerate() {
+        for message in messages {
             // A broker queue is ordered by arrival only, so a message with a priority of its own is claimed from the table. Events and
             // replies are relayed whole.
             let goes = room > 0
@@ -122,13 +126,12 @@ impl DeliveryPublisher {
                 && !message.is_blocked_at_first()
                 && message.queue != EVENT_QUEUE
                 && message.queue != REPLY_QUEUE
-                && taken.binary_search(&position).is_err();
+                && !taken(message.id);
             if !goes {
                 continue;
             }
             if *targets.entry(&message.queue).or_insert_with_key(|queue| self.open(queue)) {
-                held.push(position);
-                room -= 1;
+                room -= usize::from(held.insert(message.id));
             }
         }
         held

@@ -74,8 +74,8 @@ pub struct FlushInto<'t, S: Store> {
     committing: bool,
     /// Rows to insert as already claimed by an executor in this process.
     pub(super) owned: Option<Preclaim>,
-    /// The messages (by position) whose rows are hidden for their deliveries.
-    pub(super) hidden: Vec<usize>,
+    /// The messages whose rows are hidden for their deliveries.
+    pub(super) hidden: HashSet<JobId>,
 }
 
 /// What is known about messages that were written with a commit of their own. Later variants outweigh earlier ones.
@@ -123,7 +123,7 @@ impl<'t, S: Store> FlushInto<'t, S> {
             own_commit: OwnCommit::Not,
             committing: false,
             owned: None,
-            hidden: Vec::new(),
+            hidden: HashSet::new(),
         }
     }
 

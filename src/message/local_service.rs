@@ -82,22 +82,22 @@ impl Reserved {
             return None;
         }
         let mut handoff = wakeup.handoff()?;
-        let (mut slots, mut positions) = (HashMap::new(), Vec::new());
-        for (position, message) in messages.iter().enumerate().filter(|(_, message)| ready(message)) {
+        let mut slots = HashMap::new();
+        for message in messages.iter().filter(|message| ready(message)) {
             // A given id that is sent twice is one job; the first message counts.
             if slots.contains_key(&message.id) {
                 continue;
             }
             let Some(slot) = handoff.reserve(&message.queue, &message.kind) else { break };
             slots.insert(message.id, slot);
-            positions.push(position);
         }
         if slots.is_empty() {
             handoff.withdraw();
             return None;
         }
         handoff.expect(slots.keys().copied().collect());
-        let owned = Preclaim { node: handoff.node(), claim: handoff.claim(), positions };
+        let ids = slots.keys().copied().collect();
+        let owned = Preclaim { node: handoff.node(), claim: handoff.claim(), ids };
         Some((Self { handoff, slots }, owned))
     }
 

@@ -36,7 +36,7 @@ impl<S: Store, M: MessageService<S>> MessageService<S> for RabbitMqService<M> {
     }
 
     async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
-        let owned = into.owned.as_ref().map_or(&[][..], |owned| &owned.positions);
+        let owned = |id| into.owned.as_ref().is_some_and(|owned| owned.ids.contains(&id));
         into.hidden = self.delivery_publisher.select_rows(self.inner.pending(), owned);
         self.inner.flush(into).await
     }

@@ -56,8 +56,8 @@ impl<S: Store> MessageService<S> for TableService<S> {
             return Ok(Written::nothing());
         }
         self.encode()?;
-        for position in hidden {
-            self.messages[position].hidden_for = HEAD_START;
+        for message in self.messages.iter_mut().filter(|message| hidden.contains(&message.id)) {
+            message.hidden_for = HEAD_START;
         }
         let inserted = if let Some(transaction) = into.open() {
             transaction.insert(&self.messages, owned.as_ref()).await?

@@ -1,5 +1,6 @@
 //! What contexts and enlisted transactions need from a database: to write messages, and to commit with them.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{GroupClaim, Removed};
@@ -93,8 +94,8 @@ pub struct Preclaim {
     pub node: NodeId,
     /// The number of this claim: no other claim of that node has it.
     pub claim: ClaimNumber,
-    /// The positions of the messages for which a slot is reserved. Only jobs that are due now can be owned.
-    pub positions: Vec<usize>,
+    /// The ids of the messages for which a slot is reserved. Only jobs that are due now can be owned.
+    pub ids: HashSet<JobId>,
 }
 
 /// The result of an insert.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{Preclaim, UnitOfWork};
+use jobwright::store::engine::UnitOfWork;
 use jobwright::store::{JobState, Rule, Scope, Store};
 use jobwright::{ErrorKind, Fence, JobId, NodeId};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::support::jobs::{claim_number, job, message};
+use crate::support::jobs::{claim_number, job, message, preclaim};
 use crate::support::postgres::{Held, Pg};
 use crate::support::{TestDb, eventually};
 
@@ -57,8 +57,8 @@ async fn under_way<const POOLED: bool>(
             }
             Way::Preclaimed => {
                 let mut transaction = transactions.begin().await.unwrap();
-                let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
-                let inserted = transaction.insert(&[message], Some(&owned)).await.unwrap();
+                let message = [message];
+                let inserted = transaction.insert(&message, Some(&preclaim(node, &message))).await.unwrap();
                 transaction.commit().await.unwrap();
                 inserted.owned.len()
             }
@@ -181,8 +181,8 @@ pub(crate) async fn a_limit_does_not_wait_forever<const POOLED: bool>(db: &Pg<PO
     let node = store.node().await;
     let (_, running) = store.running(job()).await;
     let mut silent = db.store().begin().await.unwrap();
-    let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
-    assert_eq!(silent.insert(&[message(job())], Some(&owned)).await.unwrap().owned.len(), 1);
+    let message = [message(job())];
+    assert_eq!(silent.insert(&message, Some(&preclaim(node, &message))).await.unwrap().owned.len(), 1);
     let operator = db.waiting_at_most(Duration::from_secs(3)).await;
     let rule = Rule::new(Scope::Kind, "kind").running(1);
     timeout(SOON, operator.put_rule(&rule)).await.expect("it waits for ever").unwrap();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jobwright::store::JobFilter;
-use jobwright::store::engine::{Preclaim, Settlement, Verdict};
+use jobwright::store::engine::{Settlement, Verdict};
 use jobwright::{Fence, JobId, NodeId};
 
-use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, message, set, with_version};
+use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, message, preclaim, set, with_version};
 use crate::support::{Jobs, TestDb};
 
 /// Every way to end an attempt.
@@ -293,8 +293,8 @@ async fn claims_tell_where_their_rows_are() {
         store.claim_delivered(node, claim_number(), &[Fence::new(sent[2], 0)], None).await.unwrap().remove(0);
     let mut claimed: Vec<_> = store.take(node, 2).await.iter().map(|job| (job.id, job.location)).collect();
     claimed.push((delivered.id, delivered.location));
-    let born = Preclaim { node, claim: claim_number(), positions: vec![0] };
-    let born = store.insert(&[message(job())], Some(&born)).await.unwrap().owned.remove(0);
+    let born = [message(job())];
+    let born = store.insert(&born, Some(&preclaim(node, &born))).await.unwrap().owned.remove(0);
     claimed.push((born.id, born.location));
     for (id, location) in claimed {
         let location = location.get().expect("a place");

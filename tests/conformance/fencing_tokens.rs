@@ -37,7 +37,7 @@ pub(crate) async fn a_stale_fence_of_a_preclaimed_id_that_was_sent_again_is_refu
 
     let claim = claim_number();
     let fresh = message(job());
-    store.insert(std::slice::from_ref(&fresh), Some(&Preclaim { node, claim, positions: vec![0] })).await.unwrap();
+    store.insert(std::slice::from_ref(&fresh), Some(&Preclaim { node, claim, ids: [fresh.id].into() })).await.unwrap();
     assert_eq!(store.detail(fresh.id).await.version, claim.get(), "the claimer's own number");
 }
 

@@ -1,10 +1,10 @@
 //! A given id that is known as that of another job, with another kind or queue, is a conflict: taken for sent, the job would be lost.
 
-use jobwright::store::engine::{Preclaim, Received, UnitOfWork as _, Verdict};
+use jobwright::store::engine::{Received, UnitOfWork as _, Verdict};
 use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{ErrorKind, JobId, NewJob, Submission};
 
-use crate::support::jobs::{LATER, claim_number, hand_out_number, job, message, messages};
+use crate::support::jobs::{LATER, hand_out_number, job, message, messages, preclaim};
 use crate::support::{Jobs, TestDb};
 
 /// Returns jobs with this id that can't be the one of [`job`], and what the error says of each.
@@ -24,7 +24,7 @@ pub(crate) async fn is_refused_for_others<T: TestDb>(db: &T, store: &Jobs, id: J
     let node = store.node().await;
     for (other, why) in others(id) {
         let flush = messages([job(), job().id(JobId::new()), other, job().delay(LATER)]);
-        let owned = Preclaim { node, claim: claim_number(), positions: vec![0, 1] };
+        let owned = preclaim(node, &flush[..2]);
         for owned in [None, Some(&owned)] {
             let error = store.insert(&flush, owned).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Conflict, "{state}: {error}");

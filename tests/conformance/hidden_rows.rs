@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, MAX_HIDDEN, Preclaim, Verdict};
+use jobwright::store::engine::{ClaimRequest, MAX_HIDDEN, Verdict};
 use jobwright::{Job, JobId, JobMessage, NewJob, NodeId};
 
-use crate::support::jobs::{LATER, claim_number, ids, job, jobs, message, set};
+use crate::support::jobs::{LATER, claim_number, ids, job, jobs, message, preclaim, set};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// Returns a message whose row is hidden for as long as possible.
@@ -86,8 +86,7 @@ pub(crate) async fn preclaimed_rows_are_not_hidden<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let messages = [held(job()), held(job())];
-    let inserted =
-        store.insert(&messages, Some(&Preclaim { node, claim: claim_number(), positions: vec![0] })).await.unwrap();
+    let inserted = store.insert(&messages, Some(&preclaim(node, &messages[..1]))).await.unwrap();
     assert_eq!((inserted.rows, inserted.owned.len()), (2, 1));
     // The released row can be claimed at once; the other one is still hidden.
     assert_eq!(store.release_unknown(node, &[], None).await.unwrap(), 1);

@@ -18,7 +18,7 @@ async fn is_ignored(store: &Jobs, id: JobId, state: JobState) {
         assert_eq!((inserted.rows, inserted.owned), (0, vec![]), "sent again while {state}");
     }
     let node = store.node().await;
-    let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
+    let owned = Preclaim { node, claim: claim_number(), ids: [id].into() };
     let inserted = store.insert(&messages([job().id(id)]), Some(&owned)).await.unwrap();
     assert_eq!((inserted.rows, inserted.owned), (0, vec![]), "sent again as owned while {state}");
     assert_eq!(format!("{:?}", store.detail(id).await), before, "{state}");
@@ -104,7 +104,7 @@ pub(crate) async fn twice_in_one_batch_owned<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.register_node(&node_info("n")).await.unwrap();
     let id = JobId::new();
-    let owned = Preclaim { node, claim: claim_number(), positions: vec![0, 1] };
+    let owned = Preclaim { node, claim: claim_number(), ids: [id].into() };
     let inserted = store.insert(&messages([job().id(id), job().id(id)]), Some(&owned)).await.unwrap();
     assert_eq!((inserted.rows, inserted.owned.len()), (1, 1));
     assert_eq!(store.count(JobState::Running).await, 1);

@@ -1,10 +1,10 @@
 //! Batches whose messages are legal one by one but large together: a store may split them, and the caller does not notice.
 
-use jobwright::store::engine::{ExternalDone, Inserted, Preclaim, Received, UnitOfWork as _};
+use jobwright::store::engine::{ExternalDone, Inserted, Received, UnitOfWork as _};
 use jobwright::store::{JobState, Store};
 use jobwright::{JobId, JobMessage, NewJob, Payload, Submission};
 
-use crate::support::jobs::{LATER, claim_number, fences, hand_out_number, ids, job, message, set};
+use crate::support::jobs::{LATER, fences, hand_out_number, ids, job, message, preclaim, set};
 use crate::support::{Jobs, TestDb};
 
 /// More than any store writes with one statement.
@@ -70,13 +70,13 @@ pub(crate) async fn owned_from_the_start<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let sent = heavy(|job| job);
-    let positions: Vec<usize> = (0..MANY).step_by(2).collect();
-    let owned = Preclaim { node, claim: claim_number(), positions: positions.clone() };
+    let owned = preclaim(node, sent.iter().step_by(2));
     let inserted = store.insert(&sent, Some(&owned)).await.unwrap();
     assert_eq!(inserted.rows, MANY as u64);
-    assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set(positions.iter().map(|n| sent[*n].id)));
+    assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set(owned.ids.iter().copied()));
     let order = |id: JobId| inserted.owned.iter().find(|row| row.id == id).map(|row| row.seq);
-    assert!(positions.windows(2).all(|pair| order(sent[pair[0]].id) < order(sent[pair[1]].id)));
+    let own: Vec<JobId> = sent.iter().step_by(2).map(|message| message.id).collect();
+    assert!(own.is_sorted_by_key(|id| order(*id)));
 }
 
 pub(crate) async fn ids_that_are_given_twice_count_once<T: TestDb>(db: &T) {

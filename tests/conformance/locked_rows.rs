@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use jobwright::store::engine::schedules::fire_due;
-use jobwright::store::engine::{Preclaim, Settlement, UnitOfWork, Verdict};
+use jobwright::store::engine::{Settlement, UnitOfWork, Verdict};
 use jobwright::store::{JobFilter, JobState, Released, Rule, Scope, Store};
-use jobwright::{DatabaseConfig, Fence, JobId};
+use jobwright::{DatabaseConfig, Fence, JobId, NodeId};
 use tokio::time::timeout;
 
 use crate::conformance::schedules::{daily, days_ago};
-use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, messages};
+use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, messages, preclaim};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};
 
@@ -95,8 +95,8 @@ pub(crate) async fn commits_make_no_multixacts<const POOLED: bool>(db: &Pg<POOLE
     let mut open = Vec::new();
     for _ in 0..3 {
         let mut transaction = db.store().begin().await.unwrap();
-        let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
-        let inserted = transaction.insert(&messages([job()]), Some(&owned)).await.unwrap();
+        let message = messages([job()]);
+        let inserted = transaction.insert(&message, Some(&preclaim(node, &message))).await.unwrap();
         assert_eq!(inserted.owned.len(), 1);
         open.push(transaction);
     }
@@ -116,9 +116,8 @@ pub(crate) async fn an_old_snapshot_owns_nothing<const POOLED: bool>(db: &Pg<POO
     transaction.batch_execute("set transaction isolation level repeatable read; select 1").await.unwrap();
     db.bury(node).await;
     store.release_all_lost().await;
-    let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
     let message = messages([job()]);
-    assert_eq!(transaction.insert(&message, Some(&owned)).await.unwrap().owned, []);
+    assert_eq!(transaction.insert(&message, Some(&preclaim(node, &message))).await.unwrap().owned, []);
     transaction.commit().await.unwrap();
     assert_eq!(store.state(message[0].id).await, Some(JobState::Waiting));
 }
@@ -127,16 +126,17 @@ pub(crate) async fn an_old_snapshot_owns_nothing<const POOLED: bool>(db: &Pg<POO
 pub(crate) async fn a_commit_that_hands_over_is_bounded<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
-    let limit = async |owned: Option<&Preclaim>| {
+    let limit = async |owner: Option<NodeId>| {
         let mut transaction = db.store().begin().await.unwrap();
-        transaction.insert(&messages([job()]), owned).await.unwrap();
+        let message = messages([job()]);
+        let owned = owner.map(|node| preclaim(node, &message));
+        transaction.insert(&message, owned.as_ref()).await.unwrap();
         let row = transaction.query_typed("show idle_in_transaction_session_timeout", &[]).await.unwrap();
         transaction.rollback().await.unwrap();
         row[0].get::<_, String>(0)
     };
     let own = limit(None).await;
-    let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
-    assert_eq!(limit(Some(&owned)).await, "15s");
+    assert_eq!(limit(Some(node)).await, "15s");
     assert_eq!(limit(None).await, own, "of other transactions nothing is changed");
 }
 

@@ -5,14 +5,14 @@ use jobwright::store::engine::{OwnedInsert, Preclaim, Verdict};
 use jobwright::{Fence, JobId};
 
 use crate::support::TestDb;
-use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, messages, set};
+use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, messages, preclaim, set};
 
 pub(crate) async fn by_a_live_node<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let batch = messages(jobs(5));
     let claim = claim_number();
-    let owned = Preclaim { node, claim, positions: vec![0, 2, 4] };
+    let owned = Preclaim { claim, ..preclaim(node, batch.iter().step_by(2)) };
     let inserted = store.insert(&batch, Some(&owned)).await.unwrap();
     assert_eq!(inserted.rows, 5);
     assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set([batch[0].id, batch[2].id, batch[4].id]));
@@ -55,7 +55,7 @@ pub(crate) async fn by_a_dead_node_waits<T: TestDb>(db: &T) {
     db.bury(dead).await;
     for node in [dead, NOBODY] {
         let batch = messages(jobs(2));
-        let owned = Preclaim { node, claim: claim_number(), positions: vec![0, 1] };
+        let owned = preclaim(node, &batch);
         let inserted = store.insert(&batch, Some(&owned)).await.unwrap();
         assert_eq!((inserted.rows, inserted.owned), (2, vec![]));
         for message in batch {
@@ -70,7 +70,7 @@ pub(crate) async fn only_due_jobs_are_preclaimed<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let batch = messages([job(), job().delay(LATER), job().delay(std::time::Duration::ZERO)]);
-    let owned = Preclaim { node, claim: claim_number(), positions: vec![0, 1, 2] };
+    let owned = preclaim(node, &batch);
     let inserted = store.insert(&batch, Some(&owned)).await.unwrap();
     assert_eq!(inserted.rows, 3);
     assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set([batch[0].id, batch[2].id]));
@@ -81,10 +81,7 @@ pub(crate) async fn only_due_jobs_are_preclaimed<T: TestDb>(db: &T) {
 pub(crate) async fn nothing_asked_nothing_owned<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
-    let inserted = store
-        .insert(&messages(jobs(3)), Some(&Preclaim { node, claim: claim_number(), positions: vec![] }))
-        .await
-        .unwrap();
+    let inserted = store.insert(&messages(jobs(3)), Some(&preclaim(node, []))).await.unwrap();
     assert_eq!((inserted.rows, inserted.owned), (3, vec![]));
     assert_eq!(store.count(JobState::Waiting).await, 3);
 }
@@ -96,7 +93,7 @@ pub(crate) async fn beside_ids_that_exist<T: TestDb>(db: &T) {
     let known = store.send(job()).await;
     let fresh = [JobId::new(), JobId::new()];
     let batch = messages([job().id(known), job().id(fresh[0]), job().id(fresh[1])]);
-    let owned = Preclaim { node, claim: claim_number(), positions: vec![0, 2] };
+    let owned = preclaim(node, [&batch[0], &batch[2]]);
     let inserted = store.insert(&batch, Some(&owned)).await.unwrap();
     assert_eq!(inserted.rows, 2);
     assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set([fresh[1]]));
@@ -110,7 +107,7 @@ pub(crate) async fn many<T: TestDb>(db: &T) {
     let node = store.node().await;
     let batch = messages(jobs(1000));
     let claim = claim_number();
-    let owned = Preclaim { node, claim, positions: (0..1000).collect() };
+    let owned = Preclaim { claim, ..preclaim(node, &batch) };
     let inserted = store.insert(&batch, Some(&owned)).await.unwrap();
     assert_eq!(inserted.owned.len(), 1000);
     let seqs: std::collections::BTreeSet<i64> = inserted.owned.iter().map(|row| row.seq).collect();

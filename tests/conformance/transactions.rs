@@ -5,7 +5,7 @@ use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Fence, JobId};
 
 use crate::support::TestDb;
-use crate::support::jobs::{LATER, claim_number, job, jobs, messages, set, with_version};
+use crate::support::jobs::{LATER, claim_number, job, jobs, messages, preclaim, set, with_version};
 
 pub(crate) async fn nothing_is_seen_before_the_commit<T: TestDb>(db: &T) {
     let store = db.store();
@@ -29,8 +29,8 @@ pub(crate) async fn rolled_back_is_nothing<T: TestDb>(db: &T) {
     for explicit in [true, false] {
         let mut tx = store.begin().await.unwrap();
         tx.insert(&messages([job()]), None).await.unwrap();
-        let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
-        assert_eq!(tx.insert(&messages([job()]), Some(&owned)).await.unwrap().owned.len(), 1);
+        let born = messages([job()]);
+        assert_eq!(tx.insert(&born, Some(&preclaim(node, &born))).await.unwrap().owned.len(), 1);
         assert!(tx.remove(node, claimed.fence()).await.unwrap());
         if explicit {
             tx.rollback().await.unwrap();
@@ -133,7 +133,7 @@ pub(crate) async fn inserts_like_the_engine<T: TestDb>(db: &T) {
     let batch = messages([job(), job().id(known), job().id(JobId::new()), job().delay(LATER)]);
     let mut tx = store.begin().await.unwrap();
     let claim = claim_number();
-    let owned = Preclaim { node, claim, positions: vec![0, 1, 2, 3] };
+    let owned = Preclaim { claim, ..preclaim(node, &batch) };
     let inserted = tx.insert(&batch, Some(&owned)).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(inserted.rows, 3);

@@ -1,13 +1,13 @@
 //! PostgreSQL: key rows, of which one statement takes many, and one frees many.
 
-use jobwright::store::engine::{GroupClaim, OwnedInsert, Preclaim, UnitOfWork};
+use jobwright::store::engine::{GroupClaim, OwnedInsert, UnitOfWork};
 use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Fence, Job, JobId, NewJob, Unique};
 
 use crate::conformance::groups::sound;
 use crate::conformance::unique_key_release::{MANY, is_free, many};
 use crate::conformance::uniques::one;
-use crate::support::jobs::{LATER, claim_number, fences, job, messages, set};
+use crate::support::jobs::{LATER, claim_number, fences, job, messages, preclaim, set};
 use crate::support::postgres::Pg;
 use crate::support::{Jobs, TestDb, eventually};
 
@@ -38,7 +38,7 @@ pub(crate) async fn none_is_left<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(keys(db).await, 0);
     // Preclaimed.
     let batch = messages(many());
-    let owned = Preclaim { node, claim: claim_number(), positions: (0..MANY).collect() };
+    let owned = preclaim(node, &batch);
     let born = store.insert(&batch, Some(&owned)).await.unwrap().owned;
     let fence = |row: &OwnedInsert| {
         let mut fence = Fence::new(row.id, owned.claim.get());

@@ -109,7 +109,7 @@ impl<'a, T: TestDb> Ledger<'a, T> {
         let owner = owned.map(|request| Preclaim {
             node: self.node(request.node),
             claim: number(request.claim),
-            positions: vec![0],
+            ids: [id].into(),
         });
         let inserted = by.insert(&messages, owner.as_ref()).await.unwrap();
         let row = self.state.rows[index(job)];

@@ -1,6 +1,6 @@
 //! Plays a history against a store and the oracle, and compares after each step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -219,11 +219,12 @@ impl Player {
 
     async fn send(&mut self, plans: &[Message], owned_by: Option<usize>) -> Outcome<bool> {
         let messages: Vec<JobMessage> = plans.iter().map(|plan| self.message(plan)).collect();
-        let own: Vec<usize> = (0..plans.len()).filter(|position| plans[*position].own).collect();
+        let own = messages.iter().zip(plans).filter(|(_, plan)| plan.own).map(|(message, _)| message.id);
+        let own: HashSet<JobId> = own.collect();
         let place = owned_by.map(|slot| self.anyone(slot));
         let claim = claim_number();
         let answers = both!(self, |side| {
-            let owned = place.map(|place| Preclaim { node: side.nodes[place], claim, positions: own.clone() });
+            let owned = place.map(|place| Preclaim { node: side.nodes[place], claim, ids: own.clone() });
             // An id of another job is refused, and nothing is written.
             match side.jobs.insert(&messages, owned.as_ref()).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),

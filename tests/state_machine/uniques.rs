@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jobwright::store::engine::{
-    ClaimRequest, ExternalDone, Inserted, OperatorOptions, Preclaim, Settlement, UnitOfWork, Verdict,
+    ClaimRequest, ExternalDone, Inserted, OperatorOptions, Settlement, UnitOfWork, Verdict,
 };
 use jobwright::store::{Action, Change, JobFilter, JobState, Store};
 use jobwright::{ErrorKind, Fence, JobId, JobMessage, NodeId};
 
 use crate::state_machine::player::Outcome;
 use crate::state_machine::uniques_model::{Forecast, Key, Ledger, MINUTE, Message, NODES, Op, QUEUES, States, Way};
-use crate::support::jobs::{LATER, claim_number, hand_out_number, messages, node_info};
+use crate::support::jobs::{LATER, claim_number, hand_out_number, messages, node_info, preclaim};
 use crate::support::{Jobs, SqlDb};
 
 pub(crate) struct Player<'a, T: SqlDb> {
@@ -82,11 +82,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         let (made, named) = self.made(sent, true);
         let answer = match way {
             Way::Alone => self.jobs.insert(&made, None).await,
-            Way::Owned(node) => {
-                let owned =
-                    Preclaim { node: self.nodes[node], claim: claim_number(), positions: (0..made.len()).collect() };
-                self.jobs.insert(&made, Some(&owned)).await
-            }
+            Way::Owned(node) => self.jobs.insert(&made, Some(&preclaim(self.nodes[node], &made))).await,
             Way::Committed | Way::RolledBack => {
                 let mut transaction = self.db.store().begin().await.map_err(|error| error.to_string())?;
                 let answer = transaction.insert(&made, None).await;

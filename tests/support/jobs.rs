@@ -24,6 +24,11 @@ pub(crate) fn claim_number() -> ClaimNumber {
     ClaimNumber::new(CALLS.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Asks for these messages to be inserted as claimed by this node.
+pub(crate) fn preclaim<'m>(node: NodeId, messages: impl IntoIterator<Item = &'m JobMessage>) -> Preclaim {
+    Preclaim { node, claim: claim_number(), ids: messages.into_iter().map(|message| message.id).collect() }
+}
+
 /// Returns a new hand-out number, greater than all before, claim numbers included.
 pub(crate) fn hand_out_number() -> HandOutNumber {
     HandOutNumber::new(CALLS.fetch_add(1, Ordering::Relaxed).into())
@@ -288,10 +293,9 @@ impl Jobs {
     /// Sends one job that is owned from the start.
     pub(crate) async fn send_owned(&self, job: NewJob, node: NodeId) -> Fence {
         let message = message(job);
-        let claim = claim_number();
-        let owned = Preclaim { node, claim, positions: vec![0] };
+        let owned = preclaim(node, [&message]);
         let inserted = self.insert(std::slice::from_ref(&message), Some(&owned)).await.unwrap();
         assert_eq!(inserted.owned.len(), 1, "not owned");
-        Fence::new(message.id, claim.get())
+        Fence::new(message.id, owned.claim.get())
     }
 }

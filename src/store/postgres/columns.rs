@@ -128,7 +128,6 @@ impl<'a> MessageColumns<'a> {
         let begin = || Self { node, claim, ..Self::default() };
         let mut parts = Vec::with_capacity(1);
         let (mut columns, mut budget) = (begin(), ByteBudget::default());
-        let own: HashSet<usize> = owned.map(|claim| claim.positions.iter().copied().collect()).unwrap_or_default();
         let mut seen = HashSet::new();
         for (position, message) in messages.iter().enumerate() {
             if skip.contains(&position) {
@@ -141,7 +140,7 @@ impl<'a> MessageColumns<'a> {
             if !budget.takes(message_size(message)) {
                 parts.push(std::mem::replace(&mut columns, begin()));
             }
-            columns.push(message, &texts.0[position], own.contains(&position));
+            columns.push(message, &texts.0[position], owned.is_some_and(|owned| owned.ids.contains(&message.id)));
         }
         if !columns.is_empty() {
             parts.push(columns);

@@ -104,11 +104,9 @@ pub(super) fn insert(
     let first = take_numbers(connection, "job", messages.len())?;
     let known = unique::known_ids(connection, messages)?;
     let taken = unique::take(connection, messages, &known, now)?;
-    let (owner, reserved) = match owned {
-        Some(owned) if is_alive(connection, owned.node)? => {
-            (Some((owned.node, owned.claim)), owned.positions.iter().copied().collect::<HashSet<usize>>())
-        }
-        _ => (None, HashSet::new()),
+    let owned = match owned {
+        Some(owned) if is_alive(connection, owned.node)? => Some(owned),
+        _ => None,
     };
     let mut inserted = Inserted { duplicates: taken.duplicates, ..Inserted::default() };
     let mut given = HashSet::new();
@@ -126,7 +124,8 @@ pub(super) fn insert(
         if taken.skip.contains(&position) {
             continue;
         }
-        let mut row = NewRow { message, seq, now, owner: owner.filter(|_| reserved.contains(&position)) };
+        let owner = owned.filter(|owned| owned.ids.contains(&message.id)).map(|owned| (owned.node, owned.claim));
+        let mut row = NewRow { message, seq, now, owner };
         if row.owner.is_some() && row.is_covered(connection)? {
             row.owner = None;
         }

@@ -272,7 +272,7 @@ impl State {
                 location: if due > now { JobTable::Timer { due } } else { JobTable::Waiting },
             };
             if let Some(owned) = owned
-                && owned.positions.contains(&position)
+                && owned.ids.contains(&message.id)
                 && due <= now
             {
                 row.own(owned.node, owned.claim);

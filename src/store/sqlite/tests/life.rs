@@ -146,21 +146,20 @@ async fn what_dead_nodes_leave_is_released() {
     let info = NodeInfo { name: "short".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(1) };
     let short = store.register_node(&info).await.unwrap();
     let retired = node(&store).await;
-    let owned =
-        |node, positions: &[usize]| Preclaim { node, claim: ClaimNumber::new(0), positions: positions.to_vec() };
+    let owned = |node, messages: &[JobMessage]| Preclaim {
+        node,
+        claim: ClaimNumber::new(0),
+        ids: messages.iter().map(|message| message.id).collect(),
+    };
     let sent = [message(job()), message(job().max_attempts(1))];
-    assert_eq!(store.insert(&sent, Some(&owned(short, &[0, 1]))).await.unwrap().owned.len(), 2);
+    assert_eq!(store.insert(&sent, Some(&owned(short, &sent))).await.unwrap().owned.len(), 2);
     let third = message(job());
-    let taken = store.insert(std::slice::from_ref(&third), Some(&owned(retired, &[0]))).await.unwrap().owned.remove(0);
+    let third = [third];
+    let taken = store.insert(&third, Some(&owned(retired, &third))).await.unwrap().owned.remove(0);
+    let [third] = third;
     assert_eq!(store.retire_node(retired).await.unwrap(), 1);
-    assert!(
-        store
-            .insert(&[message(job().delay(Duration::from_secs(9)))], Some(&owned(retired, &[0])))
-            .await
-            .unwrap()
-            .owned
-            .is_empty()
-    );
+    let later = [message(job().delay(Duration::from_secs(9)))];
+    assert!(store.insert(&later, Some(&owned(retired, &later))).await.unwrap().owned.is_empty());
     assert!(!store.heartbeat(retired).await.unwrap());
 
     let node_heartbeats = store.node_heartbeats().await.unwrap();
