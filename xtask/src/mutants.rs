@@ -175,6 +175,25 @@ mod tests {
         plant::check(&list::all().unwrap()).unwrap();
     }
 
+    /// What a later migration replaces has no effect, and a defect in it none either.
+    #[test]
+    fn none_is_in_a_function_that_a_later_migration_replaces() {
+        let folder = run::workspace().join("migrations/postgres");
+        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let texts: Vec<(String, String)> =
+            files.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect();
+        for defect in list::all().unwrap().iter().filter(|defect| defect.file.starts_with("migrations/postgres/")) {
+            let (file, text) = texts.iter().find(|(file, _)| file.ends_with(&defect.file)).unwrap();
+            let before = text.split(&defect.find).next().unwrap();
+            let Some((_, function)) = before.rsplit_once("function {schema}.") else { continue };
+            // Behind its end, the defect is in something else.
+            let Some(name) = function.split('(').next().filter(|_| !function.contains("$;\n")) else { continue };
+            let replaced = format!("create or replace function {{schema}}.{name}(");
+            let later = texts.iter().find(|(other, text)| other > file && text.contains(&replaced));
+            assert!(later.is_none(), "{}: {name} is replaced in {}", defect.name, later.unwrap().0);
+        }
+    }
+
     /// A filter that matches no test finds no defect.
     #[test]
     fn each_names_tests_that_exist() {
