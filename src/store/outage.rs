@@ -174,9 +174,9 @@ impl Outage {
         let in_flight_counts: Vec<_> = in_flight_counts.iter().filter_map(Weak::upgrade).collect();
         match in_flight_counts.iter().map(|count| count()).sum::<usize>() {
             _ if in_flight_counts.is_empty() => String::new(),
-            0 => "; no job is in hand".to_owned(),
-            1 => "; 1 job in hand kept".to_owned(),
-            n => format!("; {n} jobs in hand kept"),
+            0 => "; no job is claimed".to_owned(),
+            1 => "; 1 claimed job kept".to_owned(),
+            n => format!("; {n} claimed jobs kept"),
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) async fn many_unblocks_of_few_keys_do_not_end_admission<T: SqlDb>(db:
     let store = db.jobs();
     for groups in [1, 7, 2_000] {
         db.change(&format!(
-            "with recursive note (n) as (select 1 union all select n + 1 from note where n < 12000)
+            "with recursive note (n) as (select 1 union all select n + 1 from note where n < 25000)
              insert into {{}}unblock (key) select 'g:' || (n % {groups}) from note"
         ))
         .await;

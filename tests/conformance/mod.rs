@@ -542,6 +542,7 @@ conformance! {
             a_suspect_that_needs_permits_is_reported_as_such
             only_those_that_may_start_are_found
             a_new_limit_counts_them
+            an_unblock_of_their_key_admits_none
         }
         groups {
             one_at_a_time_in_order

@@ -6,8 +6,8 @@ use jobwright::store::{Action, JobFilter, Rule, Scope};
 
 use crate::conformance::groups::sound;
 use crate::conformance::suspects::{TWICE, acquit, dies_with, suspected, suspects, take_suspect};
-use crate::support::TestDb;
 use crate::support::jobs::{job, jobs};
+use crate::support::{SqlDb, TestDb};
 
 /// A person knows that the machine is gone, and no job is to blame for it.
 pub(crate) async fn jobs_of_an_evicted_node_are_no_suspects<T: TestDb>(db: &T) {
@@ -135,6 +135,17 @@ pub(crate) async fn only_those_that_may_start_are_found<T: TestDb>(db: &T) {
     }
     store.put_rule(&Rule::new(Scope::Tenant, "acme").paused(true)).await.unwrap();
     assert_eq!(suspects(&store).await, sent[1..]);
+}
+
+/// Anyone who may send may write one.
+pub(crate) async fn an_unblock_of_their_key_admits_none<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let sent = suspected(db, &store, 2).await;
+    db.change("insert into {}unblock (key) values ('alone')").await;
+    assert_eq!(store.admit_all().await, 0);
+    assert_eq!(suspects(&store).await, sent);
+    assert_eq!(store.overdue_unblocks().await.unwrap().unblocks, 0, "it was looked at");
+    sound(&store).await;
 }
 
 /// A new limit counts those that run, and those that wait and were admitted.

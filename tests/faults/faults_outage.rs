@@ -71,7 +71,7 @@ async fn a_stop_of_the_server_is_two_lines() {
     assert!(warned[0].contains("is down (") && warned[0].contains("what needs it waits"), "{warned:#?}");
     let told = logs.about(&place, "INFO");
     let told: Vec<_> = told.iter().filter(|line| line.contains("is back")).collect();
-    assert!(told.len() == 1 && told[0].contains("1 job in hand kept"), "{told:#?}");
+    assert!(told.len() == 1 && told[0].contains("1 claimed job kept"), "{told:#?}");
     assert_eq!((logs.about(&place, "ERROR"), logs.bare()), (vec![], vec![]));
     let quiet = logs.about(&place, "DEBUG");
     println!("{} lines were not worth a warning", quiet.len());
@@ -93,7 +93,7 @@ async fn a_silent_server_is_logged_once() {
     eventually(PATIENCE, async || logs.about(&place, "WARN").iter().any(|line| line.contains("is down ("))).await;
     tokio::time::sleep(OUTAGE).await;
     proxy.heal();
-    let back = async || logs.about(&place, "INFO").iter().any(|line| line.contains("1 job in hand kept"));
+    let back = async || logs.about(&place, "INFO").iter().any(|line| line.contains("1 claimed job kept"));
     eventually(PATIENCE, back).await;
     sign.give("");
     db.drained().await;

@@ -12,9 +12,10 @@ where rowid in (select rowid from jobwright_unblock where unblock_at <= :now ord
 returning key, n
 
 -- name: blocked_shares
--- The shares that are blocked on a key, found by stepping through the index, once per share.
+-- The shares that are blocked on a key, found by stepping through the index, once per share. Suspects (`suspects`) wait for no key that a pass could
+-- free, whoever writes an unblock of theirs.
 with recursive step (share) as (
-    select min(share) from jobwright_job where blocked_on = :blocked_on
+    select min(share) from jobwright_job where blocked_on = :blocked_on and :blocked_on <> 'alone'
     union all
     select (select min(share) from jobwright_job where blocked_on = :blocked_on and share > step.share) from step where step.share is not null
 )
