@@ -606,6 +606,7 @@ conformance! {
             in_bulk
             rolled_back_it_holds_nothing
             the_same_id_twice_is_one_job
+            the_first_of_an_id_that_is_given_twice_counts
             an_id_that_is_there_takes_nothing_from_others
             one_of_many_senders_wins
             replacing_races_with_claims
@@ -781,6 +782,7 @@ conformance! {
         }
         reconciliation {
             unblocks_of_keys_that_no_job_waits_for_hold_up_no_group
+            errors_that_are_no_list_are_dropped
             permits_of_a_truncated_table_are_released
             a_handler_whose_job_vanished_keeps_its_group
             permits_of_existing_jobs_stay

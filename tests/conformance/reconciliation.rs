@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobwright::Unique;
-use jobwright::store::engine::{Reconciled, Verdict};
-use jobwright::store::{Rule, Scope};
+use jobwright::store::engine::{Reconciled, Settlement, Verdict};
+use jobwright::store::{JobState, Rule, Scope};
 
 use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs};
 use crate::support::{Jobs, SqlDb, eventually};
@@ -141,5 +141,34 @@ pub(crate) async fn unblocks_of_keys_that_no_job_waits_for_hold_up_no_group<T: S
         store.finish(node, &claimed).await;
         store.admit_all().await;
         assert_eq!(store.overdue_unblocks().await.unwrap().unblocks, 0);
+    }
+}
+
+/// SQL by hand may have written them. They cost the job neither its next attempt nor the error of the last one.
+pub(crate) async fn errors_that_are_no_list_are_dropped<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    for ends in ["a failure", "a death"] {
+        let (node, claimed) = store.running(job()).await;
+        db.change(&format!("update {{}}job set errors = '5' where id = '{}'", claimed.id)).await;
+        match ends {
+            "a failure" => {
+                let failed = Settlement::new(claimed.fence(), Verdict::Retry(Duration::ZERO)).error("it failed", None);
+                assert!(store.settle_with(node, failed).await);
+                store.promote().await;
+            }
+            _ => {
+                db.bury(node).await;
+                assert_eq!(store.release_all_lost().await, (1, 0));
+            }
+        }
+        let detail = store.detail(claimed.id).await;
+        assert_eq!(
+            (detail.summary.state, detail.summary.attempt, detail.errors.len()),
+            (JobState::Waiting, 1, 1),
+            "{ends}"
+        );
+        let other = store.node().await;
+        let again = store.take_one(other).await;
+        store.finish(other, &again).await;
     }
 }

@@ -220,11 +220,19 @@ fn a_sender_can_not_read_what_others_send() {
 #[test]
 fn a_reader_can_not_use_the_functions_of_triggers() {
     let Some(roles) = Roles::create() else { return };
-    let schema = roles.sandbox.schema().unwrap();
     let reader = roles.name("sender");
-    as_owner(&format!("revoke all on all tables in schema {schema} from \"{reader}\"; grant select on all tables in schema {schema} to \"{reader}\""))
+    // A database like any other: what is for everybody there has not been taken away, as it has from the roles.
+    let Some(ordinary) = Sandbox::postgres() else { return };
+    ordinary.run(&["migrate"]).success();
+    let (schema, ordinary) = (roles.sandbox.schema().unwrap(), ordinary.schema().unwrap());
+    for schema in [&schema, &ordinary] {
+        as_owner(&format!(
+            "grant usage on schema {schema} to \"{reader}\"; revoke all on all tables in schema {schema} from \"{reader}\";
+             grant select on all tables in schema {schema} to \"{reader}\""
+        ))
         .unwrap();
-    let attack = |function: &str, table: &str, event: &str| {
+    }
+    let attack = |schema: &str, function: &str, table: &str, event: &str| {
         as_owner(&format!(
             "set role \"{reader}\"; create temporary table mine (like {schema}.{table});
              create trigger t {event} on mine for each row execute function {schema}.{function}();
@@ -239,14 +247,16 @@ fn a_reader_can_not_use_the_functions_of_triggers() {
         ("end_handler", "terminating_handler", "after delete"),
     ];
     for (function, table, event) in functions {
-        let why = attack(function, table, event).unwrap_err();
-        assert!(why.contains("permission denied for function"), "{function}: {why}");
+        for schema in [&schema, &ordinary] {
+            let why = attack(schema, function, table, event).unwrap_err();
+            assert!(why.contains("permission denied for function"), "{function} of {schema}: {why}");
+        }
     }
     // Where more was granted than needed, they still work on no table but their own.
     as_owner(&format!("grant execute on all functions in schema {schema} to \"{reader}\"")).unwrap();
     roles.sandbox.run(&["send", "kind"]).success();
     for (function, table, event) in functions.into_iter().filter(|(_, table, _)| *table == "job") {
-        let why = attack(function, table, event).unwrap_err();
+        let why = attack(schema, function, table, event).unwrap_err();
         assert!(why.contains("is for the tables of"), "{function}: {why}");
     }
 }
