@@ -111,13 +111,17 @@ impl DeliveryPublisher {
         messages: &[JobMessage],
         taken: impl Fn(JobId) -> bool,
     ) -> HashSet<JobId> {
-        let mut held = HashSet::new();
+        let (mut held, mut given) = (HashSet::new(), HashSet::new());
         if !self.broker.is_up() {
             return held;
         }
         let mut room = UNCONFIRMED.saturating_sub(self.unconfirmed.load(Ordering::Relaxed));
         let mut targets: HashMap<&str, bool> = HashMap::new();
         for message in messages {
+            // A given id that is sent twice is one job; the first message counts.
+            if message.id_given && !given.insert(message.id) {
+                continue;
+            }
             // A broker queue is ordered by arrival only, so a message with a priority of its own is claimed from the table. Events and
             // replies are relayed whole.
             let goes = room > 0
@@ -131,7 +135,8 @@ impl DeliveryPublisher {
                 continue;
             }
             if *targets.entry(&message.queue).or_insert_with_key(|queue| self.open(queue)) {
-                room -= usize::from(held.insert(message.id));
+                held.insert(message.id);
+                room -= 1;
             }
         }
         held

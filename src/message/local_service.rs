@@ -1,6 +1,6 @@
 //! The message service that hands jobs to an executor in the same process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -82,10 +82,10 @@ impl Reserved {
             return None;
         }
         let mut handoff = wakeup.handoff()?;
-        let mut slots = HashMap::new();
-        for message in messages.iter().filter(|message| ready(message)) {
+        let (mut slots, mut given) = (HashMap::new(), HashSet::new());
+        for message in messages {
             // A given id that is sent twice is one job; the first message counts.
-            if slots.contains_key(&message.id) {
+            if message.id_given && !given.insert(message.id) || !ready(message) {
                 continue;
             }
             let Some(slot) = handoff.reserve(&message.queue, &message.kind) else { break };
@@ -124,7 +124,12 @@ impl Reserved {
                 None => written.messages.push(message),
             }
         }
-        (!jobs.is_empty()).then_some((self.handoff, jobs))
+        if jobs.is_empty() {
+            return None;
+        }
+        // The executor searches for those whose messages are not here.
+        self.handoff.expect(owned.into_keys().collect());
+        Some((self.handoff, jobs))
     }
 }
 

@@ -51,12 +51,12 @@ impl<S: Store> MessageService<S> for TableService<S> {
 
     async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
         // Taken first, so that nothing of it is left after an error.
-        let (owned, hidden) = (into.owned.take(), std::mem::take(&mut into.hidden));
+        let (owned, mut hidden) = (into.owned.take(), std::mem::take(&mut into.hidden));
         if self.messages.is_empty() {
             return Ok(Written::nothing());
         }
         self.encode()?;
-        for message in self.messages.iter_mut().filter(|message| hidden.contains(&message.id)) {
+        for message in self.messages.iter_mut().filter(|message| hidden.remove(&message.id)) {
             message.hidden_for = HEAD_START;
         }
         let inserted = if let Some(transaction) = into.open() {

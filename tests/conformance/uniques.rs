@@ -8,7 +8,7 @@ use jobwright::{ErrorKind, JobId, NewJob, Submission, Unique};
 use serde_json::json;
 
 use crate::conformance::groups::sound;
-use crate::support::jobs::{LATER, hand_out_number, ids, job, message, messages};
+use crate::support::jobs::{LATER, hand_out_number, ids, job, message, messages, preclaim};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// Returns a job that holds `key` until it is done.
@@ -26,6 +26,22 @@ pub(crate) async fn try_send(store: &Jobs, job: NewJob) -> (JobId, Option<JobId>
         *holder
     });
     (message.id, holder)
+}
+
+/// The first message counts, though another job holds its key: the second, which has none, does not take its place.
+pub(crate) async fn the_first_of_an_id_that_is_given_twice_counts<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let holder = store.send(one("a")).await;
+    let id = JobId::new();
+    let batch = messages([one("a").id(id), job().id(id), job()]);
+    for owned in [None, Some(preclaim(node, &batch))] {
+        let inserted = store.insert(&batch, owned.as_ref()).await.unwrap();
+        assert_eq!((inserted.rows, inserted.duplicates), (1, vec![(id, holder)]));
+        assert_eq!(inserted.owned.len(), usize::from(owned.is_some()));
+        assert_eq!(store.state(id).await, None);
+        store.delete(&JobFilter::ids([batch[2].id]), false).await.unwrap();
+    }
 }
 
 /// The key is held from the send until the job is gone, in every state on the way.

@@ -55,7 +55,7 @@ struct DirectHandoff {
     node: Arc<Node>,
     /// Keeps reconciliation from searching for unknown rows between the commit and the delivery.
     claim: ClaimGuard,
-    /// The jobs that may be inserted.
+    /// The jobs that may be inserted; at the end, those of them that are not delivered.
     expected: Vec<JobId>,
     settled: bool,
 }
@@ -80,7 +80,7 @@ impl LocalHandoff for DirectHandoff {
     }
 
     fn deliver(mut self: Box<Self>, jobs: Vec<(Job, OwnedSemaphorePermit)>) {
-        self.settled = true;
+        self.settled = self.expected.is_empty();
         self.node.in_flight.add(jobs.iter().map(|(job, _)| job));
         add(&self.node.counters.handed_over, jobs.len());
         for (job, slot) in jobs {

@@ -23,8 +23,7 @@ const STOPPING: Duration = Duration::from_secs(1);
 /// So the claims are current, and jobs whose handlers have ended need not run again. Where another node has declared this one dead and taken a job,
 /// the store refuses the outcome, as it refuses that of any claim that is no longer current.
 ///
-/// Leaves in `left` what is not recorded in time, and all of it if the database that answers first is a copy, or does not say that it is
-/// none.
+/// Leaves in `left` the outcomes that are not recorded in time, and all of them if the database that answers first is a copy, or can't tell.
 pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unrecorded>, stop: &CancellationToken) {
     if left.is_empty() {
         return;

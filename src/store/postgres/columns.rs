@@ -130,11 +130,8 @@ impl<'a> MessageColumns<'a> {
         let (mut columns, mut budget) = (begin(), ByteBudget::default());
         let mut seen = HashSet::new();
         for (position, message) in messages.iter().enumerate() {
-            if skip.contains(&position) {
-                continue;
-            }
-            // If one flush gives the same id twice, the first message counts.
-            if message.id_given && !seen.insert(message.id) {
+            // If one flush gives the same id twice, the first message counts, also if it is skipped.
+            if message.id_given && !seen.insert(message.id) || skip.contains(&position) {
                 continue;
             }
             if !budget.takes(message_size(message)) {

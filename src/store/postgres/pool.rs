@@ -72,7 +72,7 @@ impl managed::Manager for Manager {
         if self.target.is_retired(&pooled.info) {
             return Err(RecycleError::message("its server has changed its role"));
         }
-        // Its settings, such as a tenant or a search path, must not reach the next user. The runtime may have ended before the reset did.
+        // Its settings, such as a tenant or a search path, must not reach the next user. Whoever ends a transaction closes such a connection: none should come here.
         if self.reset.is_some() && pooled.info.was_lent() {
             return Err(RecycleError::message("its session was not reset"));
         }
@@ -97,7 +97,7 @@ const RESET: &str = "set transaction isolation level read committed, not deferra
 /// How long a reset may take. Dropping many temporary tables takes a while.
 pub(super) const RESET_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns what has to run on a connection, if code of others had it, before its next user gets it. The caller runs it, and then calls `is_reset`.
+/// Returns the statements that reset a connection that code of others had. The caller runs them, and then calls `is_reset`.
 pub(super) fn needed_reset(object: &Object) -> Option<Arc<str>> {
     let pool = Object::pool(object)?;
     pool.manager().reset.clone().filter(|_| object.info.was_lent())

@@ -50,15 +50,15 @@ pub struct PgTransaction {
     committing: bool,
 }
 
-/// The end of a transaction, and of what its session was.
+/// The end of a transaction, and the state of its session.
 struct Ended {
     answer: std::result::Result<Vec<SimpleQueryMessage>, tokio_postgres::Error>,
     /// Whether the session is as the next user expects it.
     is_reset: bool,
 }
 
-/// Ends a transaction, and resets the session if code of others had it (`reset`). Both are sent at once, as two messages: the answer to the first does not
-/// wait for the reset, and tells what the transaction came to even if the reset fails or is late.
+/// Ends a transaction, and resets the session if code of others had it (`reset`). Both are sent at once, as two messages, so that the outcome of the
+/// transaction is known even if the reset fails or is late. The caller waits for the reset too, for a second at most.
 async fn end(shared: &Shared, conn: &Conn, statement: &str, reset: Option<&str>, within: Duration) -> Option<Ended> {
     let mut ending = pin!(timeout(within, conn.simple_query(statement)));
     let mut resetting = pin!(async {
@@ -77,16 +77,16 @@ async fn end(shared: &Shared, conn: &Conn, statement: &str, reset: Option<&str>,
     };
     let reset = match reset {
         Some(done) => Ok(done),
-        None => timeout(RESET_WITHIN, resetting).await,
+        None => timeout(RESET_WITHIN.min(within), resetting).await,
     };
     let is_reset = matches!(reset, Ok(Ok(())));
     if is_reset {
         conn.info.is_reset();
     } else if answer.is_ok() {
-        tracing::debug!(?reset, "the session of a connection could not be reset; it is closed");
-    }
-    if let Ok(Err(error)) = &reset {
-        shared.heed(conn, error);
+        tracing::debug!(?reset, "the session of a connection could not be reset; the connection is closed");
+        if let Ok(Err(error)) = &reset {
+            shared.heed(conn, error);
+        }
     }
     Some(Ended { answer, is_reset })
 }

@@ -1,4 +1,4 @@
-//! Inserts rows for messages.
+//! Puts jobs in, and tells executors of them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

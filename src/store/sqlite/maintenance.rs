@@ -1,4 +1,4 @@
-//! Regular work on the tables. Each kind is done beside its statements.
+//! Regular work on the tables: due timers and the progress of jobs that are gone. The other kinds are done beside their statements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

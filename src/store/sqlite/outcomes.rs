@@ -22,7 +22,7 @@ static COMPLETE_ALL: Statement = statement!(SQL, "complete_all");
 static REMEMBER_ALL: Statement = LazyLock::new(|| render(&remember_where("{still_owned}")));
 const PUT_OFF: &str = section(SQL, "put_off");
 const HANDLER_ENDED: &str = section(SQL, "handler_ended");
-const STILL_OWNED: &str = section(SQL, "still_owned");
+const IS_CURRENT: &str = section(SQL, "is_current");
 const RECORD_PROGRESS: &str = section(SQL, "record_progress");
 const PROGRESS: &str = section(SQL, "progress");
 
@@ -98,7 +98,7 @@ impl Outcomes for Sqlite {
         let fences = fences.to_vec();
         self.0
             .check("look for cancelled jobs", move |connection, _| {
-                let mut statement = connection.prepare_cached(STILL_OWNED)?;
+                let mut statement = connection.prepare_cached(IS_CURRENT)?;
                 let mut stale_claims = Vec::new();
                 for fence in fences {
                     let id = fence.id.as_uuid().as_bytes();

@@ -14,7 +14,7 @@ where id = :id and version = :version and lock_owner = :node
 -- Removes the handler of a cancelled job that has ended, of a node or of an external worker (null). A trigger releases what it held.
 delete from jobwright_terminating_handler where job_id = :id and version = :version and node is :node
 
--- name: still_owned
+-- name: is_current
 -- Whether a claim is current.
 select 1 from jobwright_job where id = :id and version = :version and lock_owner = :node
 
