@@ -53,7 +53,7 @@ create table jobwright_job (
     rank         integer not null,
     kind         text not null,
     queue        text not null,
-    -- Claims leave the row to its delivery until then. Null once it was claimed; a suspect that runs alone has -1 (src/store/sqlite/suspects.rs).
+    -- Claims leave the row to its delivery until then. Null once it was claimed; a suspect that runs alone has -1 (src/store/sqlite/claim.rs).
     visible_at   integer,
     -- The key that a blocked job waits for: a group (g:), or a limit by queue (q:), kind (k:), tenant (t:) or limit key (l:). Suspects wait for 'alone'.
     blocked_on   text,

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(channel.came(false, 100), None);
         assert_eq!(channel.came(false, 101), Some(1), "more of those come together");
         assert_eq!(channel.came(false, 101), None);
-        assert_eq!(channel.came(false, 1), None, "there are others in hand yet");
+        assert_eq!(channel.came(false, 1), None, "others are not acked yet");
         assert_eq!(channel.answered(acked(1..5)), Some(10));
     }
 

@@ -101,7 +101,7 @@ impl OperatorArgs {
     pub(crate) fn name(&self) -> String {
         self.operator.clone().unwrap_or_else(|| {
             let first = |names: [&str; 2]| names.iter().find_map(|name| env::var(name).ok().filter(|v| !v.is_empty()));
-            let user = first(["USER", "LOGNAME"]).unwrap_or_else(|| "somebody".to_owned());
+            let user = first(["USER", "LOGNAME"]).unwrap_or_else(|| "unknown".to_owned());
             let host = first(["HOSTNAME", "HOST"])
                 .or_else(|| std::fs::read_to_string("/etc/hostname").ok().map(|name| name.trim().to_owned()))
                 .unwrap_or_else(|| "localhost".to_owned());

@@ -77,7 +77,7 @@ pub(super) async fn run(stage: &Stage, flooded: u64, taken: &Takeover) -> Result
     // Writing to a string can't fail.
     let _ = writeln!(
         text,
-        "\ntaken over from the killed worker: {survived} of the {} it had in hand, each in its second attempt",
+        "\ntaken over from the killed worker: {survived} of the {} it had claimed, each in its second attempt",
         taken.orphans.len()
     );
     if last_words > 0 {

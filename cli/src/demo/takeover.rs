@@ -116,7 +116,7 @@ pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     let orphans = owned(stage, doomed).await?;
     let before = done().await?;
     bar.suspend(|| {
-        line(format!("    killed worker process {pid} after {before} jobs; it had {} in hand", orphans.len()))
+        line(format!("    killed worker process {pid} after {before} jobs; it had claimed {}", orphans.len()))
     })?;
     until("releasing the jobs of the killed worker", async || Ok(owned(stage, doomed).await?.is_empty())).await?;
     let released = killed.elapsed().as_secs_f64();

@@ -35,7 +35,7 @@ pub(crate) async fn run(node: Weak<Node>, limits: Arc<CountedLimits>, quit: Canc
         for limit in limits.behind() {
             match report_usage(&node, &limit).await {
                 Ok(true) => continue,
-                Ok(false) => tracing::debug!(limit = limit.name, "a limit is held by somebody for too long"),
+                Ok(false) => tracing::debug!(limit = limit.name, "a limit is locked for too long"),
                 Err(error) => tracing::debug!(%error, limit = limit.name, "a claim of nothing failed"),
             }
             // The rest is reported later.

@@ -86,7 +86,7 @@ async fn repair(store: &dyn Maintenance, schedules: &dyn Schedules, wakeup: &Wak
     if !schedules.is_empty() {
         tracing::warn!(
             ?schedules,
-            "computed the next occurrence anew: it lay later than there is one, because the database's clock was ahead"
+            "computed the next occurrence again: it lay later than there is one, because the database's clock was ahead"
         );
     }
     if !found.is_empty() || !schedules.is_empty() {

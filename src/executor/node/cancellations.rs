@@ -181,7 +181,7 @@ mod tests {
         let newer = Fence { version: 2, ..meant };
         assert_eq!(cancellations.look(newer), None, "a later claim of the same job is another one");
         cancellations.cancel_stale(Vec::new(), &HashSet::from([other]));
-        assert_eq!(cancellations.look(meant), None, "forgotten when it is no longer in hand");
+        assert_eq!(cancellations.look(meant), None, "forgotten when it runs no longer");
     }
 
     #[tokio::test]

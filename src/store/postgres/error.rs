@@ -51,7 +51,7 @@ impl ErrorContext<'_> {
     pub(super) fn stands_alone(self) -> Error {
         self.error(
             ErrorKind::CommitUnknown,
-            "somebody ended its wait for the synchronous standby: it is committed on this server, and perhaps on no other",
+            "its wait for the synchronous standby was ended: it is committed on this server, and perhaps on no other",
             "it is lost if this server fails before the standby has it",
         )
     }

@@ -92,7 +92,7 @@ pub async fn put(jobs: &dyn Schedules, spec: &ScheduleSpec, seen: Option<i64>, b
         {
             let is = old.map_or("it is not there".to_owned(), |old| format!("its version is {}", old.version));
             return Err(Error::invalid(format!(
-                "the schedule {:?} in {} was changed by somebody else: {is}, not {seen}; look at it and put it again",
+                "the schedule {:?} in {} was changed by another program: {is}, not {seen}; look at it and put it again",
                 spec.name,
                 jobs.describe()
             )));

@@ -262,7 +262,7 @@ fn looks_from_the_start_that_fail_one_after_the_other_rest_longer_each_time() {
     assert_eq!(rests, [5, 10, 20, 40, 80, 80, 80]);
     look(&mut scan, &mut now, MS, &[], 1);
     scan.owe();
-    assert_eq!(rest(&mut scan, &mut now), 5, "one that was answered begins anew");
+    assert_eq!(rest(&mut scan, &mut now), 5, "one that was answered begins from the start");
 }
 
 #[test]

@@ -129,7 +129,7 @@ async fn a_look_waits_for_claims_under_way() {
     node.in_flight.add(std::iter::once(&job));
     drop(claim);
     sleep(STRAGGLER * 2).await;
-    assert!(node.is_owned(&job).await, "it is in hand");
+    assert!(node.is_owned(&job).await, "it is known");
     node.in_flight.remove(std::iter::once(job.fence()));
     node.in_flight.suspect();
     sleep(MOMENT).await;
