@@ -329,3 +329,22 @@ async fn rubbish_among_deliveries_is_kept_aside() {
     site.settled(&ids).await;
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().messages_refused, 1);
 }
+
+/// It is one job, that of the first message, and goes the way of that one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_given_id_that_is_sent_twice_goes_one_way() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let producer = site.messages().await;
+    let executor = noting::<Pg<false>>(&site.messages().await, patient(), 100).await;
+    let mut ids = site.warm(&producer, note).await;
+    for (first, deliveries) in [(note(), 1), (note().priority(5), 0), (note().delay(Duration::from_millis(50)), 0)] {
+        let id = JobId::new();
+        let mut cx = producer.begin();
+        cx.send(first.id(id)).unwrap();
+        cx.send(note().id(id)).unwrap();
+        assert_eq!(cx.commit_confirmed().await.unwrap().broker, deliveries);
+        ids.push(id);
+    }
+    site.settled(&ids).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
