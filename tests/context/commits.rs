@@ -145,8 +145,9 @@ async fn a_transaction_that_was_ended_by_sql_is_not_reported_as_committed() {
     let mut cx = messages.begin();
     Pg::<false>::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
     cx.transaction().await.unwrap().batch_execute("rollback").await.unwrap();
-    let committed = cx.commit().await;
-    assert!(committed.is_err(), "the writes are gone, and the commit says that they are kept");
+    let error = cx.commit().await.expect_err("the writes are gone, and the commit says that they are kept");
+    assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+    assert!(error.to_string().contains("over before its commit"), "{error}");
     assert!(db.ledger().await.is_empty());
 }
 
