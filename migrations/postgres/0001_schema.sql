@@ -7,8 +7,22 @@
 -- Functions that must see what was committed while they waited are volatile PL/pgSQL: each of their statements has a snapshot of its own, whereas a
 -- single statement has one. Functions that run with their owner's rights (`security definer`) say why.
 --
+-- Each table has a replica identity: the columns by which logical decoding names the row that was changed or removed. Without one, PostgreSQL refuses
+-- each update and each delete of a table as soon as any publication covers it, and `create publication ... for all tables` covers all. Change data
+-- capture, blue/green deployments and most tools for upgrades create such a publication. Some tools ask for a primary key, so the tables of jobs have one.
+--
+-- Constraints refuse rows that no statement of the engine can carry on when they come, and not when they keep others from being claimed, admitted or
+-- released. The library and `send` refuse them too; SQL by hand, a restored table or a program of another hand may not. What is refused is what makes
+-- a statement fail for all of its rows: a counter that can't be raised, a name or a group that no index takes, a time without an end, an empty key
+-- (which no list shows), options that are no object, headers of a size that no build writes. A value that makes no sense and costs only its own job is
+-- not refused. Each claim checks the constraints again, so they are short.
+--
 -- For each lookup only one index is possible. A node plans its statements once, often on empty tables, where all plans cost the same and the
 -- planner may take any of them (docs/adr/0064-planned-on-empty-tables.md). Hence the conditions and the collation that look odd below.
+
+-- Constraints, defaults and functions mean the same whatever the search path of the caller is. A function or operator that fits its arguments exactly wins
+-- over one that needs a conversion, in whichever schema of the path it is: who may create objects in such a schema could run code as the caller.
+set local search_path = pg_catalog, pg_temp;
 
 -- ==== Jobs and timers ====
 -- Jobs that wait or run, timers, suspended jobs and dead letters, and the lock that decides whether an id is new.
@@ -16,6 +30,52 @@
 
 -- The order of sending. A number is taken when a job is flushed, so no node's clock decides the order.
 create sequence {schema}.job_seq as bigint;
+
+-- Returns whether the parts of a job that most jobs do not have are such that statements can carry them on. It is a function, because the server reads the
+-- whole text of a constraint for each statement that writes a row: as an expression, this one took longer than the insert. Whoever may insert a job
+-- needs to execute it, also where new functions are not for everybody. A job without options and headers pays for none of it.
+-- An option that is not given is null, and so is what is said about it. Sizes are those of the text: what is stored may be compressed, and is not so
+-- in the next statement that changes it.
+--
+-- It has no search path of its own, because to set one takes longer than the checks. So each operator, function and type in it is named with its
+-- schema, and `between`, `in` and `case` with a value, which look for operators, do not occur. Options that are short and have no numbers, which is
+-- nearly all of them, need none of the other checks. How large they are as stored is asked first: a number may be a thousand times as long in text.
+create function {schema}.is_carriable(options jsonb, headers jsonb) returns boolean
+language plpgsql immutable
+as $carriable$
+begin
+    if headers is null and pg_catalog.pg_column_size(options) operator(pg_catalog.<=) 1000
+        and pg_catalog.octet_length(options::pg_catalog.text) operator(pg_catalog.<=) 200
+        and pg_catalog.jsonb_typeof(options) operator(pg_catalog.=) 'object'::pg_catalog.text
+        and coalesce(pg_catalog.jsonb_typeof(options operator(pg_catalog.->) 'group'::pg_catalog.text) operator(pg_catalog.=) 'string'::pg_catalog.text, true)
+        and not (options operator(pg_catalog.?|) '{expires,ttl,aged}'::pg_catalog.text[])
+    then
+        return true;
+    end if;
+    return coalesce(
+            pg_catalog.jsonb_typeof(options) operator(pg_catalog.=) 'object'::pg_catalog.text
+                and pg_catalog.pg_column_size(options) operator(pg_catalog.<=) 131072
+                and pg_catalog.octet_length(options::pg_catalog.text) operator(pg_catalog.<=) 16384
+                and coalesce(pg_catalog.jsonb_typeof(options operator(pg_catalog.->) 'group'::pg_catalog.text) operator(pg_catalog.=) 'string'::pg_catalog.text
+                             and pg_catalog.octet_length(options operator(pg_catalog.->>) 'group'::pg_catalog.text) operator(pg_catalog.<=) 200, true)
+                and coalesce(pg_catalog.octet_length(options operator(pg_catalog.->>) 'tenant'::pg_catalog.text) operator(pg_catalog.<=) 200, true)
+                and coalesce(pg_catalog.octet_length(options operator(pg_catalog.->>) 'limit'::pg_catalog.text) operator(pg_catalog.<=) 200, true)
+                and coalesce((options operator(pg_catalog.->>) 'expires'::pg_catalog.text)::pg_catalog.int8 operator(pg_catalog.>=) 0::pg_catalog.int8
+                             and (options operator(pg_catalog.->>) 'expires'::pg_catalog.text)::pg_catalog.int8 operator(pg_catalog.<=) 9999999999999999::pg_catalog.int8, true)
+                and coalesce((options operator(pg_catalog.->>) 'ttl'::pg_catalog.text)::pg_catalog.int8 operator(pg_catalog.>=) 0::pg_catalog.int8
+                             and (options operator(pg_catalog.->>) 'ttl'::pg_catalog.text)::pg_catalog.int8 operator(pg_catalog.<=) 9999999999999999::pg_catalog.int8, true)
+                and coalesce((options operator(pg_catalog.->>) 'aged'::pg_catalog.text)::pg_catalog.int8 operator(pg_catalog.>=) 0::pg_catalog.int8
+                             and (options operator(pg_catalog.->>) 'aged'::pg_catalog.text)::pg_catalog.int8 operator(pg_catalog.<=) 99999::pg_catalog.int8, true), true)
+        and coalesce(
+            pg_catalog.jsonb_typeof(headers) operator(pg_catalog.=) 'object'::pg_catalog.text
+                -- A number may be a thousand times as long in text as it is stored, and a header has no numbers.
+                and case when pg_catalog.jsonb_path_exists(headers, '$.* ? (@.type() != "string")'::pg_catalog.jsonpath)
+                         then pg_catalog.pg_column_size(headers) operator(pg_catalog.<=) 65536
+                         else pg_catalog.octet_length(headers::pg_catalog.text) operator(pg_catalog.<=) 524288 end, true);
+end
+$carriable$;
+grant execute on function {schema}.is_carriable(jsonb, jsonb) to public;
+comment on function {schema}.is_carriable is 'whether statements can carry these parts of a job on: a constraint of the tables of jobs';
 
 -- A row is a job. It runs if it has an owner (lock_owner). Else it is blocked if it has a key (blocked_on), and waits if it has neither. In a group
 -- run, a running job keeps its key, so it is blocked again if it is given back.
@@ -53,7 +113,12 @@ create table {schema}.job (
     admitted     boolean not null default false,
     blocked_on   text,
     share        text,
-    constraint job_has_one_content check ((payload is null) <> (body is null))
+    constraint job_has_one_content check ((payload is null) <> (body is null)),
+    constraint job_numbers check (
+        attempt between 0 and 2000000000 and rank > -32768 and isfinite(created_at)
+        and greatest(octet_length(kind), octet_length(queue)) <= 100 and blocked_on <> ''
+    ),
+    constraint job_options check (coalesce(options, headers) is null or {schema}.is_carriable(options, headers))
 ) with (
     fillfactor = 45,
     -- A queue turns over its whole content again and again, so the number of dead rows triggers a vacuum, and not their share of the table.
@@ -78,7 +143,7 @@ comment on column {schema}.job.share is 'whose share of that key it takes: a ten
 -- grow at their right ends. When the last page of such an index is full it is split, and what moves to the new page is logged a second time. A
 -- fillfactor of 97 instead of 90 saves 4 bytes of WAL for each job and a tenth of the size. 99 costs more than it saves as soon as eight senders
 -- insert at the same time.
-create unique index job_id on {schema}.job (id) with (fillfactor = 97);
+alter table {schema}.job add constraint job_id primary key (id) with (fillfactor = 97);
 -- Serves expire_jobs.sql and maintenance_due.sql, which read the jobs that expire first, and repair_lives.sql, which reads those that expire last.
 -- Only jobs with a time to live are in it.
 create index job_expires on {schema}.job (((options ->> 'expires')::int8)) where options ? 'expires';
@@ -114,11 +179,18 @@ create table {schema}.timer_job (
     headers      jsonb,
     errors       jsonb,
     options      jsonb,
-    constraint timer_job_has_one_content check ((payload is null) <> (body is null))
+    constraint timer_job_has_one_content check ((payload is null) <> (body is null)),
+    -- A timer is due at some time, and its version is one that `job` can have.
+    constraint timer_job_numbers check (
+        attempt between 0 and 2000000000 and rank > -32768 and isfinite(created_at)
+        and isfinite(due_at) and version between 0 and 2147483647
+        and greatest(octet_length(kind), octet_length(queue)) <= 100
+    ),
+    constraint timer_job_options check (coalesce(options, headers) is null or {schema}.is_carriable(options, headers))
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
 -- Serves every statement that names jobs by id.
-create unique index timer_job_id on {schema}.timer_job (id);
+alter table {schema}.timer_job add constraint timer_job_id primary key (id);
 -- Serves promote.sql and maintenance_due.sql, which read the earliest timers, and repair_retries.sql, which reads the latest.
 create index timer_job_due on {schema}.timer_job (due_at);
 -- As `job_expires`.
@@ -150,7 +222,7 @@ create table {schema}.suspended_job (
 );
 
 -- Serves every statement that names jobs by id.
-create unique index suspended_job_id on {schema}.suspended_job (id);
+alter table {schema}.suspended_job add constraint suspended_job_id primary key (id);
 -- Serves the pages of list.sql.
 create index suspended_job_seq on {schema}.suspended_job (seq);
 
@@ -177,7 +249,7 @@ create table {schema}.dead_letter_job (
 );
 
 -- Serves every statement that names jobs by id.
-create unique index dead_letter_job_id on {schema}.dead_letter_job (id);
+alter table {schema}.dead_letter_job add constraint dead_letter_job_id primary key (id);
 -- Serves operators, who filter dead letters by queue and kind (filter.sql, planned with the values), and the counts of status_queues.sql.
 create index dead_letter_job_queue on {schema}.dead_letter_job (queue, kind);
 -- Serves the pages of list.sql.
@@ -192,33 +264,53 @@ create index dead_letter_job_dead on {schema}.dead_letter_job (dead_at);
 create table {schema}.id_lock (id uuid primary key)
     with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, vacuum_truncate = off);
 
--- Returns those of the ids that no job has. If another transaction is sending one of them, the function waits until that ends. Ids are locked in
--- their own order, so two calls that overlap do not wait for each other in a circle.
+-- Decides about ids that their senders chose: `known` is null if no job has the id, 'same' if one has that was sent with this kind and to this queue, and
+-- says otherwise in what it differs. Nothing else of a job is told, since it may be of another sender. A given id
+-- that is known with another kind or queue belongs to another job; its sender is told, because a job that is silently taken for another one is lost.
+-- No ids, or null: nothing to decide.
+-- If another transaction is sending one of the ids, the function waits until that ends. Ids are locked in their own order, so two calls that overlap
+-- do not wait for each other in a circle.
+-- A job that an operator moved to another queue is still the one that was sent to the first queue: its option `sentTo` names that.
 -- It is volatile, so that the lookups come after the wait and see what was committed meanwhile. In a transaction with an old snapshot they do not:
 -- then a job may be kept beside one with the same id that was committed since, in another table.
 -- It runs with its owner's rights: a role that may send need not be able to read every table.
--- Each id is looked up alone: `not exists` could be planned as a walk over all ids there are.
-create function {schema}.new_ids(ids uuid[]) returns setof uuid
+-- Each id is looked up alone: `not exists` could be planned as a walk over all ids there are. `offset 0` keeps the lookups from being repeated for each
+-- use of their result.
+create function {schema}.decide_ids(ids uuid[], kinds text[], queues text[]) returns table (job_id uuid, known text)
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
-as $new$
+as $decide$
 begin
-    if cardinality(ids) = 0 then
+    if coalesce(cardinality(ids), 0) = 0 then
         return;
     end if;
     insert into {schema}.id_lock select distinct i.id from unnest(ids) as i(id) order by i.id on conflict (id) do nothing;
     delete from {schema}.id_lock d where d.id = any (ids);
     return query
-        select i.id
-        from unnest(ids) as i(id)
-        where (select t.id from {schema}.job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.timer_job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.suspended_job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.dead_letter_job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.external_job t where t.id = i.id limit 1) is null;
+        select a.id,
+               case when a.found is null then null
+                    when a.kind = a.found[1] and (a.queue = a.found[2] or a.queue = a.found[3]) then 'same'
+                    when a.kind = a.found[1] then 'queue'
+                    when a.queue = a.found[2] or a.queue = a.found[3] then 'kind'
+                    else 'kind and queue'
+               end
+        from (
+            select i.id, i.kind, i.queue,
+                   coalesce((select array[t.kind, t.queue, t.options ->> 'sentTo'] from {schema}.job t where t.id = i.id limit 1),
+                            (select array[t.kind, t.queue, t.options ->> 'sentTo'] from {schema}.timer_job t where t.id = i.id limit 1),
+                            (select array[t.kind, t.queue, t.options ->> 'sentTo'] from {schema}.suspended_job t where t.id = i.id limit 1),
+                            (select array[t.kind, t.queue, t.options ->> 'sentTo'] from {schema}.dead_letter_job t where t.id = i.id limit 1),
+                            (select array[t.kind, t.queue, t.options ->> 'sentTo'] from {schema}.external_job t where t.id = i.id limit 1)) as found
+            from unnest(ids, kinds, queues) as i(id, kind, queue)
+            offset 0
+        ) a;
 end
-$new$;
+$decide$;
+
+-- Only roles that may send decide about ids: a mere reader who may call this could keep any id from being stored for as long as its transaction is
+-- open, and the submissions behind it.
+revoke execute on function {schema}.decide_ids(uuid[], text[], text[]) from public;
 
 -- ==== Nodes and liveness ====
 -- Running executors. A node lives as long as monitors see its heartbeats, whatever the clock of a server says
@@ -238,7 +330,9 @@ create table {schema}.node (
     dead_at    timestamptz,
     broker     text,
     heartbeats bigint not null default 0,
-    evicted    boolean not null default false
+    evicted    boolean not null default false,
+    -- An object of texts. It is shown to people, and nothing depends on it.
+    left_alone jsonb
 -- Each heartbeat updates the row: the fillfactor leaves space for its next version on the same page.
 ) with (fillfactor = 50);
 
@@ -247,6 +341,7 @@ comment on column {schema}.node.dead_at is 'declared dead: never revived, its jo
 comment on column {schema}.node.broker is 'how the node stands with the broker; null = it has none';
 comment on column {schema}.node.heartbeats is 'heartbeats so far; a monitor that sees it unchanged for a lease declares the node dead';
 comment on column {schema}.node.evicted is 'declared dead by hand';
+comment on column {schema}.node.left_alone is 'kinds that it can not run at the moment, and why; null = none';
 
 -- Returns the first key of the advisory locks of nodes. It keeps them apart from the locks of other programs and other schemas in this database. The
 -- second key is the id of the node.
@@ -255,9 +350,13 @@ language sql immutable parallel safe
 as $$ select hashtext('{schema}.node') $$;
 
 -- Keeps a node from being forgotten until the end of the transaction. Returns its id if it may own jobs, or null if it is unknown or dead. It takes
--- an advisory lock, because a lock on the node's row would need a multixact whenever two commits of a node overlap, and a write as well. It is
+-- a shared advisory lock, because a lock on the node's row would need a multixact whenever two commits of a node overlap, and a write as well. It is
 -- volatile, so that the query comes after the lock and sees what was committed while this waited. In the snapshot of the calling statement, a node
 -- could look alive that was declared dead, had its rows released and was forgotten.
+-- No role but those that execute jobs can make a claim wait, or keep a dead node from being forgotten. Any role that may connect can take any advisory
+-- lock, and pg_locks shows the keys. So a claim never waits for one: if another session has the lock exclusively, it locks the row of the node
+-- instead, which needs rights. That does not conflict with heartbeats.
+-- In a transaction with an old snapshot such a lock would fail because of heartbeats. Such a one, which is never a claim, waits.
 create function {schema}.hold_node(node bigint) returns bigint
 language plpgsql volatile
 as $$
@@ -265,7 +364,13 @@ begin
     if node not between 1 and 2147483647 then
         return null;
     end if;
-    perform pg_advisory_xact_lock_shared({schema}.node_locks(), node::integer);
+    if not pg_catalog.pg_try_advisory_xact_lock_shared({schema}.node_locks(), node::integer) then
+        if pg_catalog.current_setting('transaction_isolation') = 'read committed' then
+            perform from {schema}.node n where n.id = hold_node.node for key share;
+        else
+            perform pg_catalog.pg_advisory_xact_lock_shared({schema}.node_locks(), node::integer);
+        end if;
+    end if;
     return (select n.id from {schema}.node n where n.id = hold_node.node and n.dead_at is null);
 end
 $$;
@@ -280,10 +385,69 @@ begin
 end
 $$;
 
--- Returns whether a dead node can own nothing more: no transaction holds it, and a later claim finds it dead. It does not wait.
+-- Returns whether a dead node can own nothing more: no transaction holds it, and a later claim finds it dead. It does not wait, and takes no advisory
+-- lock: it looks who has it. The locks of roles that could not claim anything, whatever role they
+-- change to, mean nothing. A prepared transaction has no session, and counts.
 create function {schema}.node_is_idle(node bigint) returns boolean
-language sql volatile
-as $$ select pg_try_advisory_xact_lock({schema}.node_locks(), node::integer) $$;
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if exists (
+        select
+        from pg_catalog.pg_locks l
+        left join pg_catalog.pg_stat_activity a on a.pid = l.pid
+        where l.locktype = 'advisory' and l.granted and l.objsubid = 2
+          and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+          and l.classid::bigint = {schema}.node_locks()::bigint & 4294967295 and l.objid::bigint = node_is_idle.node
+          and l.pid is distinct from pg_backend_pid()
+          and (a.usesysid is null or pg_has_role(a.usesysid, (select c.relowner from pg_catalog.pg_class c where c.oid = '{schema}.job'::regclass), 'member')
+               or exists (select from pg_catalog.pg_class c cross join lateral aclexplode(c.relacl) p
+                          where c.oid = '{schema}.job'::regclass and p.privilege_type = 'UPDATE'
+                            and (p.grantee = 0 or pg_has_role(a.usesysid, p.grantee, 'member'))))
+    ) then
+        return false;
+    end if;
+    perform from {schema}.node n where n.id = node_is_idle.node for update skip locked;
+    return found;
+end
+$$;
+
+-- A row, the only one, is this installation. It has an id, and its database knows the place for which it was made. A restored or cloned database has all that the original has, and
+-- with the same settings of the broker it would take submissions and reports of the original. Nodes look here when they register: where the place
+-- found is another one, they ask to be told whether this is a copy or the original that moved (`jobwright adopt`).
+--
+-- The place is the system identifier of the server, the number of the database and the schema. Standbys and base backups have the same identifier and
+-- the same numbers, so a failover and a restore of the whole server need no answer. By default everybody may read the identifier; where that right was
+-- taken away, the name of the database counts in its place.
+create table {schema}.installation (
+    only_one      boolean primary key default true check (only_one),
+    id            uuid not null,
+    server        bigint,
+    database_oid  oid not null,
+    database_name text not null,
+    schema_name   text not null,
+    since         timestamptz not null default clock_timestamp()
+);
+comment on table {schema}.installation is 'the id of the installation, and the place for which this database was made: `jobwright adopt` changes it';
+comment on column {schema}.installation.server is 'the system identifier; null = it could not be read';
+
+do $$
+declare
+    identifier bigint;
+begin
+    begin
+        select system_identifier into identifier from pg_catalog.pg_control_system();
+    exception
+        when insufficient_privilege or undefined_function or feature_not_supported then null;
+    end;
+    insert into {schema}.installation (id, server, database_oid, database_name, schema_name)
+    select pg_catalog.gen_random_uuid(), identifier, d.oid, d.datname, n.nspname
+    from pg_catalog.pg_database d, pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where d.datname = pg_catalog.current_database() and c.oid = '{schema}.installation'::pg_catalog.regclass;
+end
+$$;
 
 -- ==== Admission: blocked jobs, permits, unblocks, rules, usage, rates ====
 -- These tables decide whether a job may start beside others. A job of an exclusive group, or under a limit, needs permits. A job that lacks one is
@@ -313,13 +477,13 @@ comment on column {schema}.rule.rate is 'how many may start within any period (w
 comment on column {schema}.rule.aging is 'each time that a job of this queue has waited for this many microseconds, it counts as one priority higher';
 comment on column {schema}.rule.depth is 'how many jobs may wait in this queue before senders are told that it is full';
 
--- Returns what a rule of this scope is about, in a job: its queue, kind, tenant, limit key or group. It is simple enough to be inlined into the
--- statements.
+-- Returns what a rule of this scope is about, in a job: its queue, kind, tenant, limit key or group. It has no path of its own: then it
+-- could not be inlined into the statements. So the operands of its operators are of their own types.
 create function {schema}.subject(scope text, queue text, kind text, options jsonb) returns text
 language sql immutable
 as $subject$
-    select case scope when 'queue' then queue when 'kind' then kind when 'tenant' then options ->> 'tenant'
-                      when 'key' then options ->> 'limit' else options ->> 'group' end
+    select case scope when 'queue' then queue when 'kind' then kind when 'tenant' then options ->> 'tenant'::text
+                      when 'key' then options ->> 'limit'::text else options ->> 'group'::text end
 $subject$;
 
 -- A row is a permit and its holder. The key says what it is a permit of: an exclusive group (g:) or a limit (q:, k:, t:, l:).
@@ -351,8 +515,12 @@ create table {schema}.unblock (
     key        text not null,
     unblock_at timestamptz not null default clock_timestamp(),
     -- How many jobs blocked on the key to consider.
-    n          integer not null default 1
+    n          integer not null default 1,
+    -- Anyone who may send may write one. No key is longer: a share of a limited queue has the names of both (src/store/admission/plan.rs).
+    constraint unblock_is_readable check (isfinite(unblock_at) and n >= 0 and octet_length(key) <= 500)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
+-- Nothing tells one row from another that is alike, so the whole row is their identity. That goes for `rate_log` and `history` too.
+alter table {schema}.unblock replica identity full;
 
 -- A row says how many jobs started under a rate within a part of its period. Rows are kept for as long as the rule's period reaches back.
 create table {schema}.rate_log (
@@ -361,6 +529,7 @@ create table {schema}.rate_log (
     at  timestamptz not null default clock_timestamp(),
     n   integer not null
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
+alter table {schema}.rate_log replica identity full;
 
 -- Serves admit_usage.sql and `allowance`, which add up the starts of a key within its period, and `log_starts` and admit_apply.sql, which find
 -- its latest row.
@@ -587,6 +756,11 @@ create function {schema}.is_simple(scope text, name text, shares jsonb) returns 
 language sql immutable parallel safe
 as $simple$ select shares is null and (scope = 'queue' or scope = 'kind' and name <> '*') $simple$;
 
+-- A row is the lock of a limit that claims count: of a hash, which two limits may share. It is never removed. Any role that may connect can take any
+-- advisory lock, and a lock on a row needs rights: no role but those that execute jobs can keep jobs under a limit from starting. A locked row leaves
+-- no dead version behind.
+create table {schema}.limit_lock (lock bigint primary key);
+
 -- Locks keys that are counted under, so that no two transactions count under one of them at the same time: what is decided by counting must not be
 -- decided twice. The locks are numbers (src/store/postgres/counting.rs), taken in their order.
 create function {schema}.lock_limits(locks bigint[]) returns void
@@ -594,10 +768,14 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $lock$
 declare
-    lock bigint;
+    wanted bigint;
 begin
-    for lock in select distinct l from unnest(locks) l order by l loop
-        perform pg_advisory_xact_lock(lock);
+    for wanted in select distinct l from unnest(locks) l order by l loop
+        loop
+            perform from {schema}.limit_lock k where k.lock = wanted for update;
+            exit when found;
+            insert into {schema}.limit_lock (lock) values (wanted) on conflict (lock) do nothing;
+        end loop;
     end loop;
 end
 $lock$;
@@ -772,7 +950,9 @@ create table {schema}.unique_key (
     -- A key that was taken for a period while the clock was ahead is held for as long as was asked for, and no longer
     -- (docs/adr/0054-a-clock-that-was-ahead.md).
     taken_at   timestamptz,
-    check ((hold = 'period') = (expires_at is not null))
+    check ((hold = 'period') = (expires_at is not null)),
+    -- Anyone who may send unique jobs may write one.
+    constraint unique_key_is_readable check (isfinite(expires_at) and isfinite(taken_at) and octet_length(key) <= 64)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
 comment on column {schema}.unique_key.key is 'SHA-256 of what must be unique: kind, maybe queue, and a key or payload';
@@ -800,11 +980,12 @@ create trigger unique_key_update before update of job_id on {schema}.unique_key 
     when (new.expires_at is not null or old.expires_at is not null) execute function {schema}.stamp_unique();
 
 -- Returns the key that a job asked for. Null if it asked for none, or if hand-written options hold something that is no key: that must not keep the
--- row from being removed.
+-- row from being removed. As `subject`, it has no path of its own.
 create function {schema}.key_of(options jsonb) returns bytea
 language sql immutable parallel safe
 as $key$
-    select case when options -> 'unique' ->> 'key' ~ '^([0-9a-f]{2})+$' then pg_catalog.decode(options -> 'unique' ->> 'key', 'hex') end
+    select case when options -> 'unique'::text ->> 'key'::text ~ '^([0-9a-f]{2})+$'
+                then pg_catalog.decode(options -> 'unique'::text ->> 'key'::text, 'hex') end
 $key$;
 
 -- Releases the key of a job when its last row is gone, row by row. The key is only deleted to tidy up: without a job it is free anyway. So a key that
@@ -1000,7 +1181,7 @@ comment on column {schema}.external_job.lease_until is 'when its lease ends and 
 comment on column {schema}.external_job.lease is 'the length of its lease, as handed out';
 
 -- Serves every statement that names jobs by id, reports above all.
-create unique index external_job_id on {schema}.external_job (id);
+alter table {schema}.external_job add constraint external_job_id primary key (id);
 -- Serves external_late.sql, expire_external.sql and maintenance_due.sql, which find the leases that have run out. An extension of a lease is
 -- therefore no HOT update, but it is rare.
 create index external_job_lease on {schema}.external_job (lease_until);
@@ -1103,6 +1284,7 @@ create table {schema}.history (
     tenant     text,
     error      text
 ) with (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
+alter table {schema}.history replica identity full;
 
 comment on column {schema}.history.outcome is 'done; failed, lost (to be tried again); dead, expired, cancelled, deleted';
 comment on column {schema}.history.node is 'the node that ran it; 0 = an external worker, null = it did not run';
@@ -1214,6 +1396,7 @@ declare
     digest bytea;
     holder uuid;
     number jsonb;
+    header record;
     digits integer := 0;
     -- In microseconds, as the library counts them: a month has 30 days. A value that is out of range is refused below.
     lives constant int8 := case when ttl is not null then extract(epoch from least(greatest(ttl, interval '0'), interval '101 years')) * 1000000 end;
@@ -1261,10 +1444,32 @@ begin
         raise exception 'jobwright.send: due_at is %; it can''t be null or more than 100 years ahead', coalesce(due_at::text, 'null')
             using errcode = 'invalid_parameter_value';
     end if;
-    if headers is null or jsonb_typeof(headers) <> 'object'
-        or exists (select from jsonb_each(headers) h where jsonb_typeof(h.value) <> 'string') then
+    if headers is null or jsonb_typeof(headers) <> 'object' then
         raise exception 'jobwright.send: headers must be a JSON object whose values are strings'
             using errcode = 'invalid_parameter_value';
+    end if;
+    if headers <> '{}' then
+        -- Counted before they are looked at: there may be a million.
+        if (select count(*) from (select from jsonb_object_keys(headers) limit 65) h) > 64 then
+            raise exception 'jobwright.send: the job has more than 64 headers; put what they say into the payload'
+                using errcode = 'invalid_parameter_value';
+        end if;
+        select h.key, h.value into header from jsonb_each(headers) h where jsonb_typeof(h.value) <> 'string' limit 1;
+        if found then
+            raise exception 'jobwright.send: headers must be a JSON object whose values are strings, and that of % is none', quote_literal(left(header.key, 100))
+                using errcode = 'invalid_parameter_value';
+        end if;
+        select h.key, octet_length(h.value) as bytes into header
+        from jsonb_each_text(headers) h
+        where h.key = '' or octet_length(h.key) > 100 or h.key ~ '[[:cntrl:]]' or h.key <> btrim(h.key) or octet_length(h.value) > 4096
+        limit 1;
+        if found and header.bytes > 4096 then
+            raise exception 'jobwright.send: the value of header % has % bytes; 4096 is the most, put it into the payload', quote_literal(left(header.key, 100)), header.bytes
+                using errcode = 'invalid_parameter_value';
+        elsif found then
+            raise exception 'jobwright.send: the header name % is empty, longer than 100 bytes, or has control characters or outer blanks', quote_literal(left(header.key, 100))
+                using errcode = 'invalid_parameter_value';
+        end if;
     end if;
     if exclusive_group is not null and (exclusive_group = '' or octet_length(exclusive_group) > 200 or exclusive_group ~ '[[:cntrl:]]') then
         raise exception 'jobwright.send: the exclusive_group % is empty, longer than 200 bytes, or has control characters', quote_nullable(exclusive_group)
@@ -1322,6 +1527,7 @@ comment on function {schema}.send is 'sends a job in the caller''s transaction a
 -- Notifies executors at once that a queue has work, and that jobs may wait for admission. Call it after the commit, in a transaction of its own.
 create function {schema}.wake(queue text default 'default') returns void
 language sql
+set search_path = pg_catalog, pg_temp
 as $wake$ select pg_notify('{channel}', hint) from unnest(array['q' || queue, 'g']) as hint $wake$;
 
 comment on function {schema}.wake is 'notifies executors that a queue has work; call it after the commit';
@@ -1329,26 +1535,27 @@ comment on function {schema}.wake is 'notifies executors that a queue has work; 
 -- ==== Views for people ====
 -- For people, reports, and the statements of operators that look at all states.
 
--- A row is a job, in whichever table it is, with its state as a word.
+-- A row is a job, in whichever table it is, with its state as a word. No priority is above 32767: a rank that has no
+-- priority was written by hand, and must not keep all jobs from being listed.
 create view {schema}.jobs as
     select id, seq, case when lock_owner is not null then 'running' when blocked_on is not null then 'blocked' else 'waiting' end as state, kind, queue,
-           -rank as priority, attempt, max_attempts, version::bigint, created_at, null::timestamptz as due_at, lock_owner::bigint as owner,
+           -greatest(rank, (-32767)::int2) as priority, attempt, max_attempts, version::bigint, created_at, null::timestamptz as due_at, lock_owner::bigint as owner,
            claimed_at, null::timestamptz as dead_at, null::text as reason, payload, body, content_type, headers, errors,
            options, blocked_on
     from {schema}.job
     union all
-    select id, seq, 'external', kind, queue, -rank, attempt, max_attempts, version, created_at, null, null, null,
+    select id, seq, 'external', kind, queue, -greatest(rank, (-32767)::int2), attempt, max_attempts, version, created_at, null, null, null,
            null, null, payload, body, content_type, headers, errors, options, null
     from {schema}.external_job
     union all
-    select id, seq, 'timer', kind, queue, -rank, attempt, max_attempts, version, created_at, due_at, null, null,
+    select id, seq, 'timer', kind, queue, -greatest(rank, (-32767)::int2), attempt, max_attempts, version, created_at, due_at, null, null,
            null, null, payload, body, content_type, headers, errors, options, null
     from {schema}.timer_job
     union all
-    select id, seq, 'suspended', kind, queue, -rank, attempt, max_attempts, version, created_at, due_at, null, null,
+    select id, seq, 'suspended', kind, queue, -greatest(rank, (-32767)::int2), attempt, max_attempts, version, created_at, due_at, null, null,
            null, null, payload, body, content_type, headers, errors, options, null
     from {schema}.suspended_job
     union all
-    select id, seq, 'dead', kind, queue, -rank, attempt, max_attempts, version, created_at, null, null, null,
+    select id, seq, 'dead', kind, queue, -greatest(rank, (-32767)::int2), attempt, max_attempts, version, created_at, null, null, null,
            dead_at, reason, payload, body, content_type, headers, errors, options, null
     from {schema}.dead_letter_job;

@@ -19,9 +19,8 @@ pub struct Migration {
     pub min_compatible: i32,
     /// The SQL, with `{schema}` in place of the schema's name.
     ///
-    /// A transaction changes one table that others use, because it would hold the lock of the first while it waits for the next. A change of
-    /// several tables has several steps, with the line `-- ==== next transaction ====` between them, and each is a transaction of its own. An interrupted change
-    /// begins again with its first step, so each step finds out whether it was made before.
+    /// It is one transaction, so it changes one table that others use: it would hold the lock of the first while it waits for the next. A change of
+    /// several tables is several migrations.
     pub sql: &'static str,
     /// A statement that fills in existing rows after `sql` was committed. It changes a limited number of rows, and runs in transactions of
     /// its own until it changes none. So it must not skip rows that others have locked. Senders of the previous release add rows meanwhile and
@@ -29,15 +28,7 @@ pub struct Migration {
     pub backfill: Option<&'static str>,
 }
 
-/// The line between two steps of a change.
-pub(crate) const NEXT_STEP: &str = "\n-- ==== next transaction ====\n";
-
 impl Migration {
-    /// Returns the steps, in their order.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = &'static str> {
-        self.sql.split(NEXT_STEP)
-    }
-
     /// Returns the SHA-256 of the text, as hex. It shows files that were edited after they were applied.
     pub fn checksum(&self) -> String {
         Sha256::digest(self.sql).iter().fold(String::new(), |mut hex, byte| {
@@ -97,7 +88,8 @@ pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) 
                 ErrorKind::Schema,
                 format!(
                     "migration {} ({}) of {place} was applied with other text than this build has: \
-                     use the build that applied it, or restore the schema",
+                     use the build that applied it, or restore the schema. A schema of a build from before 0.1.0 can't be upgraded: \
+                     drop it, and run `jobwright migrate`",
                     row.version, row.name
                 ),
             ));

@@ -46,14 +46,6 @@ pub async fn migrate_postgres(
     store.migrate_with(more).await
 }
 
-/// Applies the schema changes up to this one, as an earlier build did.
-///
-/// # Errors
-/// As for [`migrate`](super::engine::Operator::migrate).
-pub async fn migrate_postgres_to(store: &super::Postgres, version: i32) -> Result<Vec<super::MigrationStatus>> {
-    store.migrate_to(version).await
-}
-
 /// Applies later schema changes to an embedded database, as [`migrate_postgres`] does.
 ///
 /// # Errors

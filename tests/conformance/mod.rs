@@ -722,8 +722,6 @@ conformance! {
         }
         replica_identities {
             each_table_has_one
-            an_older_schema_gets_them
-            a_table_in_use_holds_up_no_other
         }
         unique_key_rows {
             none_is_left

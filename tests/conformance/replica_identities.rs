@@ -1,10 +1,7 @@
 //! Logical decoding: a publication over all tables makes PostgreSQL refuse each update and each delete of a table that has no replica identity.
 
-use jobwright::store::engine::testing::migrate_postgres_to;
-
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
-use crate::support::{SqlDb, TestDb};
 
 /// The tables of a schema without a replica identity by which rows can be updated and deleted.
 const WITHOUT: &str = "select c.relname::text
@@ -26,37 +23,6 @@ pub(crate) async fn each_table_has_one<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(without(db).await, [""; 0]);
     db.raw("create table {schema}.later (n integer)").await;
     assert_eq!(without(db).await, ["later"], "the look finds nothing");
-}
-
-/// The change of an older schema. Whoever makes it a second time, or had made a primary key before, is no hindrance.
-pub(crate) async fn an_older_schema_gets_them<const POOLED: bool>(_: &Pg<POOLED>) {
-    let db = Pg::<POOLED>::create_empty().await.unwrap();
-    migrate_postgres_to(&db.store(), 1).await.unwrap();
-    assert!(without(&db).await.contains(&"job".to_owned()));
-    db.raw("alter table {schema}.timer_job add primary key (id)").await;
-    db.jobs().migrate().await.unwrap();
-    assert_eq!(without(&db).await, [""; 0]);
-    db.change("delete from {}migration where version = 2").await;
-    let again = db.jobs().migrate().await.unwrap();
-    assert!(again.iter().all(|step| step.applied_at.is_some()), "{again:?}");
-}
-
-/// Each table is changed in a transaction of its own: while one of them is in use, those before it are done, and nobody waits for them.
-pub(crate) async fn a_table_in_use_holds_up_no_other<const POOLED: bool>(_: &Pg<POOLED>) {
-    let db = Pg::<POOLED>::create_empty().await.unwrap();
-    migrate_postgres_to(&db.store(), 1).await.unwrap();
-    let reader = db.hold("lock table {schema}.history in access share mode").await;
-    let store = db.jobs();
-    let migrating = tokio::spawn(async move { store.migrate().await });
-    crate::support::eventually(std::time::Duration::from_secs(60), async || reader.waiting().await > 0).await;
-    assert_eq!(without(&db).await, ["history"]);
-    let free = "select count(*) from pg_locks l join pg_class c on c.oid = l.relation
-                where c.relnamespace = $1::text::regnamespace and l.mode = 'AccessExclusiveLock' and l.granted";
-    let held: i64 = db.aside().await.query_one(free, &[&db.schema()]).await.unwrap().get(0);
-    assert_eq!(held, 0, "a change holds another table while it waits");
-    reader.release().await;
-    migrating.await.unwrap().unwrap();
-    assert_eq!(without(&db).await, [""; 0]);
 }
 
 /// Runs cases one after the other, each in a schema of its own on this server.

@@ -1,15 +1,13 @@
 //! The schema is upgraded while the service goes on.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobwright::store::engine::Migration;
-use jobwright::store::engine::testing::{migrate_postgres_to, postgres_statements};
-use jobwright::{CommandExecutor, JobId, Keep, Outcome};
-use tokio_util::sync::CancellationToken;
+use jobwright::store::engine::testing::postgres_statements;
+use jobwright::{CommandExecutor, Keep, Outcome};
 
 use crate::support::environment::{PATIENCE, World as _, lease};
 use crate::support::jobs::job;
@@ -98,93 +96,6 @@ async fn a_schema_change_waits_for_a_long_reader_without_blocking_others() {
     eventually(PATIENCE, async || executor.stats().done == sent).await;
     let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
     assert_eq!((stats.failed, stats.refused, stats.leases_lost), (0, 0, 0));
-}
-
-/// Each statement of an application or a node of an earlier build lasts at most this long while the schema changes: one try of a change, and what a
-/// busy machine adds.
-const AT_MOST: Duration = Duration::from_secs(5);
-
-/// Sends, takes and looks, one statement after the other, until all is migrated. Returns how often, and how long the slowest statement took.
-async fn load(db: Arc<Pg<false>>, statements: [&'static str; 3], done: CancellationToken) -> (u64, Duration) {
-    let client = db.client().await;
-    let (mut rounds, mut slowest) = (0, Duration::ZERO);
-    while !done.is_cancelled() {
-        for statement in statements {
-            let start = Instant::now();
-            client.batch_execute(statement).await.expect(statement);
-            slowest = slowest.max(start.elapsed());
-        }
-        rounds += 1;
-    }
-    (rounds, slowest)
-}
-
-/// A database with the first version of the schema is brought to the newest one while applications send by SQL, and others take jobs, look at them
-/// and promote timers as nodes of an earlier build do. Nobody is stopped for long, and no job is lost or runs twice.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_schema_becomes_the_newest_under_load() {
-    let Some(db) = Pg::<false>::create_empty().await.map(Arc::new) else { return };
-    migrate_postgres_to(&db.store(), 1).await.unwrap();
-    for (table, columns, values) in [
-        ("job", "", ""),
-        ("timer_job", "due_at, ", "now() + interval '1 day', "),
-        ("suspended_job", "seq, version, created_at, attempt, ", "n, 0, now(), 0, "),
-    ] {
-        for part in (0..rows()).step_by(500_000).map(|done| (rows() - done).min(500_000)) {
-            db.raw(&format!(
-                "insert into {{schema}}.{table} ({columns}id, kind, queue, rank, max_attempts, payload)
-                 select {values}gen_random_uuid(), 'kind', 'elsewhere', 0, 3, '1' from generate_series(1, {part}) n"
-            ))
-            .await;
-        }
-    }
-    let done = CancellationToken::new();
-    let sends = [
-        "select send('kind', '1')",
-        "select send('kind', '1', due_at => now() + interval '1 day')",
-        "select count(*) from jobs",
-    ];
-    let takes = [
-        "with taken as (delete from job where id = (select id from job where queue = 'default' limit 1 for update skip locked) returning id)
-         insert into taken select id from taken",
-        "update job set attempt = attempt where id = (select id from job where queue = 'default' limit 1 for update skip locked)",
-        "update timer_job set due_at = due_at where id = (select id from timer_job where queue = 'default' limit 1 for update skip locked)",
-    ];
-    db.raw("create table {schema}.taken (id uuid primary key)").await;
-    let loads = [sends, sends, takes].map(|statements| tokio::spawn(load(db.clone(), statements, done.clone())));
-    let applied = db.jobs().migrate().await.unwrap();
-    assert!(applied.len() > 10 && applied.iter().all(|step| step.applied_at.is_some()), "{applied:?}");
-    done.cancel();
-    let mut sent = 0;
-    for (load, sends) in loads.into_iter().zip([true, true, false]) {
-        let (rounds, slowest) = load.await.unwrap();
-        eprintln!("{rounds} rounds; the slowest statement took {slowest:?}");
-        assert!(rounds > 0 && slowest < AT_MOST, "{rounds} {slowest:?}");
-        sent += if sends { rounds } else { 0 };
-    }
-    // The rest runs on the new schema.
-    let client = db.client().await;
-    let taken: i64 = client.query_one("select count(*) from taken", &[]).await.unwrap().get(0);
-    let left = sent - taken.unsigned_abs();
-    let started = Arc::new(Mutex::new(HashMap::<JobId, u32>::new()));
-    let starts = started.clone();
-    let executor = CommandExecutor::builder(db.messages().await)
-        .config(lease(10))
-        .handle("kind", move |cx| {
-            *starts.lock().unwrap().entry(cx.id).or_default() += 1;
-            async { Ok(Outcome::Done) }
-        })
-        .queue("default", 10)
-        .start()
-        .await
-        .unwrap();
-    eventually(PATIENCE, async || executor.stats().done == left).await;
-    executor.shutdown(Duration::from_secs(5)).await.unwrap();
-    let started = started.lock().unwrap().clone();
-    assert_eq!(started.len() as u64, left);
-    assert!(started.values().all(|&times| times == 1), "{started:?}");
-    let timers = "select count(*) from timer_job where queue = 'default'";
-    assert_eq!(client.query_one(timers, &[]).await.unwrap().get::<_, i64>(0).unsigned_abs(), sent);
 }
 
 /// The schema's name in the recorded statements.

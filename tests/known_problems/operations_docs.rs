@@ -74,7 +74,6 @@ fn every_function_for_users_is_named_in_the_documents() {
         "key_of",
         "lock_limits",
         "log_starts",
-        "new_ids",
         "node_is_idle",
         "node_locks",
         "refuse_node",

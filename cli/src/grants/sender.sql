@@ -7,7 +7,7 @@ grant execute on function {schema}.send, {schema}.wake, {schema}.is_carriable to
 grant select (id, seq, created_at) on {schema}.job to {role};
 grant select (id, seq, created_at) on {schema}.timer_job to {role};
 grant select (id) on {schema}.suspended_job, {schema}.dead_letter_job, {schema}.external_job to {role};
-grant execute on function {schema}.new_ids, {schema}.decide_ids to {role};
+grant execute on function {schema}.decide_ids to {role};
 -- Whether a queue is full.
 grant select on {schema}.rule to {role};
 grant select (queue, lock_owner, blocked_on) on {schema}.job to {role};

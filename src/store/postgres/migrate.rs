@@ -21,113 +21,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::migration::{self, Applied, Migration, MigrationStatus};
 
 /// All schema changes, in order. A released file is never edited: its checksum is in every database it was applied to.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "schema",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0001_schema.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 2,
-        name: "replica identities",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0002_replica_identities.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 3,
-        name: "checks of jobs",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0003_job_checks.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 4,
-        name: "checks of timers",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0004_timer_job_checks.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 5,
-        name: "checks of unblocks",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0005_unblock_checks.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 6,
-        name: "checks of unique keys",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0006_unique_key_checks.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 7,
-        name: "send and jobs",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0007_send_and_jobs.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 8,
-        name: "search paths",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0008_search_paths.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 9,
-        name: "kinds left alone",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0009_kinds_left_alone.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 10,
-        name: "new_ids",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0010_new_ids.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 11,
-        name: "hold_node",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0011_hold_node.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 12,
-        name: "limit_lock",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0012_limit_lock.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 13,
-        name: "installation",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0013_installation.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 14,
-        name: "decide_ids",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0014_decide_ids.sql"),
-        backfill: None,
-    },
-    Migration {
-        version: 15,
-        name: "quick_checks",
-        min_compatible: 1,
-        sql: include_str!("../../../migrations/postgres/0015_quick_checks.sql"),
-        backfill: None,
-    },
-];
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "schema",
+    min_compatible: 1,
+    sql: include_str!("../../../migrations/postgres/0001_schema.sql"),
+    backfill: None,
+}];
 
 /// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large
 /// table.
@@ -261,15 +161,11 @@ pub(super) async fn migrate(shared: &Arc<Shared>, migrations: &[Migration]) -> R
     let end = Instant::now() + PATIENCE;
     let mut pauses = Reconnect::new(LONGEST_PAUSE);
     let mut last = None;
-    let mut made = Made::default();
     loop {
-        let tried = timeout_at(end, apply_next(shared, migrations, made, end)).await;
+        let tried = timeout_at(end, apply_next(shared, migrations, end)).await;
         match tried.map_err(|_| out_of_time(shared, last.as_ref()))?? {
             Tried::Complete => return status(shared, migrations).await,
-            Tried::Applied(now) => {
-                made = now;
-                pauses.reset();
-            }
+            Tried::Applied => pauses.reset(),
             Tried::Locked(error) => {
                 let pause = pauses.next_delay();
                 if Instant::now() + pause > end {
@@ -299,33 +195,27 @@ fn out_of_time(shared: &Shared, last: Option<&Error>) -> Error {
     )
 }
 
-/// How many steps of which change this process has made.
-#[derive(Clone, Copy, Default)]
-struct Made {
-    version: i32,
-    steps: usize,
-}
-
 /// The result of one transaction of a migration.
 enum Tried {
     /// No change is missing.
     Complete,
-    Applied(Made),
+    Applied,
     /// Another transaction holds a lock that it needs.
     Locked(Error),
 }
 
-/// Makes the next step of the first change that is missing, the last one together with its entry in the table of changes, or fills in some rows
-/// of one that was applied. If the caller gives up, the connection is closed and the server is asked to cancel.
-async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], made: Made, end: Instant) -> Result<Tried> {
+/// Makes the first change that is missing together with its entry in the table of changes, or fills in some rows of one that was applied. If the
+/// caller gives up, the connection is closed and the server is asked to cancel.
+async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], end: Instant) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let mut lease = ConnectionLease::new(shared.client(&shared.engine, context).await?, shared);
-    let tried = change(shared, lease.client()?, migrations, made, end).await?;
-    if matches!(tried, Tried::Applied(_)) {
+    let tried = change(shared, lease.client()?, migrations, end).await?;
+    let is_applied = matches!(tried, Tried::Applied);
+    if is_applied {
         lease.committing();
     }
     // Whether it really committed is read back by the next try.
-    let over = if matches!(tried, Tried::Applied(_)) { "commit" } else { "rollback" };
+    let over = if is_applied { "commit" } else { "rollback" };
     lease.client()?.batch_execute(over).await.map_err(|error| context.explain(error))?;
     let alone = lease.client()?.info.stands_alone();
     lease.finish();
@@ -333,13 +223,7 @@ async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], made: Made, 
 }
 
 /// Does the same, up to its commit.
-async fn change(
-    shared: &Arc<Shared>,
-    conn: &Conn,
-    migrations: &[Migration],
-    made: Made,
-    end: Instant,
-) -> Result<Tried> {
+async fn change(shared: &Arc<Shared>, conn: &Conn, migrations: &[Migration], end: Instant) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let schema = &shared.config.schema;
     let run = async |sql: &str| conn.batch_execute(&render(sql, schema)).await.map_err(|error| context.explain(error));
@@ -371,7 +255,6 @@ async fn change(
     // Each statement has the time that is left now: the lock of migrations may have taken most of it.
     run(&format!("set local lock_timeout = {}; set local statement_timeout = {}", LOCK_TIMEOUT.as_millis(), left(end)))
         .await?;
-    let steps = if made.version == step.version { made.steps } else { 0 };
     let changed = match step.backfill {
         // Nobody else uses a schema without any change. There all of them are one transaction, as in the script, and no row is to be filled in.
         _ if found.is_empty() => conn.batch_execute(&all_of(migrations, schema)).await,
@@ -379,17 +262,13 @@ async fn change(
             fill_in(conn, schema, step, backfill).await
         }
         backfill => {
-            let mut left = step.steps().skip(steps).peekable();
-            let mut sql = render(left.next().unwrap_or_default(), schema);
-            if left.peek().is_none() {
-                tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
-                let _ = write!(sql, "\n;{}", recorded(step, schema, backfill.is_none()));
-            }
-            conn.batch_execute(&sql).await
+            tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
+            let (sql, entry) = (render(step.sql, schema), recorded(step, schema, backfill.is_none()));
+            conn.batch_execute(&format!("{sql}\n;{entry}")).await
         }
     };
     match changed {
-        Ok(()) => Ok(Tried::Applied(Made { version: step.version, steps: steps + 1 })),
+        Ok(()) => Ok(Tried::Applied),
         Err(error) if error.code().is_some_and(|code| RETRIED.contains(code)) => {
             Ok(Tried::Locked(context.explain(error)))
         }

@@ -22,11 +22,6 @@ impl Postgres {
         migrate::migrate(&self.0, &later(migrate::MIGRATIONS, more)).await
     }
 
-    pub(crate) async fn migrate_to(&self, version: i32) -> Result<Vec<MigrationStatus>> {
-        let older: Vec<_> = migrate::MIGRATIONS.iter().filter(|step| step.version <= version).copied().collect();
-        migrate::migrate(&self.0, &older).await
-    }
-
     pub(crate) async fn travel(&self, by: Duration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.0.engine("move timers", &self.0.sql.travel, &[&by]).await.map(drop)
