@@ -1,6 +1,7 @@
 //! The management API behind every operator command.
 
 mod checks;
+mod why;
 
 use std::borrow::Cow;
 use std::sync::Arc;

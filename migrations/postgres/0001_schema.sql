@@ -331,7 +331,8 @@ create table {schema}.node (
     broker     text,
     heartbeats bigint not null default 0,
     evicted    boolean not null default false,
-    -- An object of texts. It is shown to people, and nothing depends on it.
+    -- Both are shown to people, and nothing depends on them.
+    serves     jsonb,
     left_alone jsonb
 -- Each heartbeat updates the row: the fillfactor leaves space for its next version on the same page.
 ) with (fillfactor = 50);
@@ -341,6 +342,7 @@ comment on column {schema}.node.dead_at is 'declared dead: never revived, its jo
 comment on column {schema}.node.broker is 'how the node stands with the broker; null = it has none';
 comment on column {schema}.node.heartbeats is 'heartbeats so far; a monitor that sees it unchanged for a lease declares the node dead';
 comment on column {schema}.node.evicted is 'declared dead by hand';
+comment on column {schema}.node.serves is 'the queues with their slots, the kinds and the external queues that it works on';
 comment on column {schema}.node.left_alone is 'kinds that it can not run at the moment, and why; null = none';
 
 -- Returns the first key of the advisory locks of nodes. It keeps them apart from the locks of other programs and other schemas in this database. The

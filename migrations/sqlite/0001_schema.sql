@@ -137,8 +137,10 @@ create table jobwright_node (
     broker     text,
     -- Declared dead by hand.
     evicted    integer not null default 0,
-    -- The kinds that it leaves alone at the moment because it can't run them, with the reasons: an object of texts. It is shown to people, and
-    -- nothing depends on it.
+    -- The queues with their slots, the kinds and the external queues that it works on. This and the next are shown to people, and nothing depends on
+    -- them.
+    serves     text,
+    -- The kinds that it leaves alone at the moment because it can't run them, with the reasons: an object of texts.
     left_alone text
 ) strict;
 

@@ -19,12 +19,13 @@ use crate::executor::kinds::breaker::{Breakers, Check};
 use crate::executor::kinds::failure_policy::FailurePolicy;
 use crate::executor::kinds::kind::{Kind, Kinds};
 use crate::executor::lifecycle::settings::Settings;
+use crate::executor::node_info;
 use crate::executor::run::handlers::Handlers;
 use crate::executor::{Classifier, Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
 use crate::job::{DEFAULT_QUEUE, HandlerResult, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
+use crate::store::Store;
 use crate::store::postgres::Postgres;
-use crate::store::{NodeInfo, Store};
 
 /// How many jobs of a queue run at the same time by default.
 const DEFAULT_CONCURRENCY: usize = 10;
@@ -349,10 +350,7 @@ impl<S: Store> ExecutorBuilder<S> {
         }
         check_idle(kinds.is_empty() && external.is_empty(), idle)?;
         let stall_timeout = config.stall_limit();
-        let host = host_name();
-        let pid = std::process::id();
-        let node =
-            NodeInfo { name: config.name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease: config.lease };
+        let node = node_info::describe(config.name, config.lease, node_info::serves(&queues, &kinds, &external));
         let handlers = Arc::new(handlers);
         let shared = &messages.shared;
         let settings = Settings {
@@ -410,16 +408,6 @@ fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, 
         }
     }
     Ok(())
-}
-
-/// Returns the host name. It is only shown to people, so a missing name is no error.
-fn host_name() -> String {
-    std::env::var("HOSTNAME")
-        .ok()
-        .or_else(|| std::fs::read_to_string("/etc/hostname").ok())
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "localhost".to_owned())
 }
 
 impl<S: Store> CommandExecutor<S> {

@@ -33,6 +33,7 @@ mod lifecycle;
 mod maintenance;
 pub(crate) mod manual;
 mod node;
+mod node_info;
 mod outcome;
 mod panic;
 mod run;

@@ -1,8 +1,24 @@
 //! Nodes, as a database sees them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::NodeId;
+
+/// What a node runs, as its row tells the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Serves {
+    /// The queues whose jobs it runs, and how many of each at the same time.
+    pub queues: BTreeMap<String, u64>,
+    /// The kinds that it has handlers for.
+    pub kinds: BTreeSet<String>,
+    /// The queues whose jobs it hands out to external workers.
+    pub external: BTreeSet<String>,
+}
 
 /// What a node registers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +32,27 @@ pub struct NodeInfo {
     pub pid: u32,
     /// How long the node lives without a heartbeat. At least 1 s.
     pub lease: Duration,
+    /// What it runs; `None` = it does not say.
+    pub serves: Option<Serves>,
 }
 
 impl NodeInfo {
     /// Describes a node of process `pid` on `host`.
     pub fn new(name: impl Into<String>, host: impl Into<String>, pid: u32, lease: Duration) -> Self {
-        Self { name: name.into(), host: host.into(), pid, lease }
+        Self { name: name.into(), host: host.into(), pid, lease, serves: None }
+    }
+
+    /// Says what the node runs.
+    #[must_use]
+    pub fn serves(mut self, serves: Serves) -> Self {
+        self.serves = Some(serves);
+        self
+    }
+
+    /// Returns what the node runs as JSON, for its row.
+    pub(crate) fn serves_text(&self) -> Option<String> {
+        // Writing names and numbers as JSON can't fail.
+        self.serves.as_ref().map(|serves| serde_json::to_string(serves).unwrap_or_default())
     }
 
     /// Sets another lease.

@@ -8,6 +8,8 @@ use super::clip;
 
 /// The start of the reason of such a dead letter.
 pub(crate) const BEGINNING: &str = "can't be read: ";
+/// The start of the name of the queue to which a row is moved that could not even be made a dead letter.
+pub(crate) const SET_ASIDE: &str = "unreadable:";
 /// Longest explanation, in bytes: an error may quote the whole content that it can't read.
 const LONGEST: usize = 500;
 

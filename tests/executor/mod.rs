@@ -38,8 +38,21 @@ mod time_to_live;
 mod upgrades;
 mod wake_ups;
 mod walks;
+mod why;
 
 cases! {
+    why {
+        nodes_that_do_not_take_it
+        rules_that_hold_it
+        limits_that_are_reached
+        a_rate_that_is_reached
+        a_group_that_another_has
+        what_is_elsewhere
+        what_no_poll_takes
+        two_things_at_once
+        after_the_death_of_its_node
+        all_that_wait
+    }
     suspects_alone {
         nothing_runs_beside_one
         a_batch_does_not_keep_one_waiting

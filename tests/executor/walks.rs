@@ -111,7 +111,7 @@ fn compares(condition: &str, column: &str) -> bool {
 }
 
 /// Counts and checks of operators, which may take a while.
-const ASKED_BY_PEOPLE: [&str; 8] = [
+const ASKED_BY_PEOPLE: [&str; 9] = [
     "audit",
     "choose",
     "count_some",
@@ -120,6 +120,7 @@ const ASKED_BY_PEOPLE: [&str; 8] = [
     "permit_faults",
     "status_nodes",
     "status_queues",
+    "waiting_classes",
 ];
 
 /// Operations on all jobs that match a filter, which check each row. And `travel`, by which tests move a table in time.

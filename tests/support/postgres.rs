@@ -309,7 +309,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
              begin
                  for one in
                      select conrelid::regclass as place, conname from pg_constraint
-                     where connamespace = to_regnamespace('{schema}') and contype = 'c' and not convalidated
+                     where connamespace = to_regnamespace('{schema}') and contype = 'c' and conname ~ '_(numbers|options|is_readable)$'
                  loop
                      execute format('alter table %s drop constraint %I', one.place, one.conname);
                  end loop;

@@ -51,3 +51,4 @@ pub use super::settle::{HeldJob, Settlement, Verdict, clip};
 #[doc(hidden)]
 pub use super::testing;
 pub use super::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
+pub use super::why::{JobPosition, KeyQuestion, KeyUse, ServingNode, WaitingClass};

@@ -8,8 +8,9 @@ use crate::job::{JobId, NodeId};
 use crate::store::migration::{self, MigrationStatus};
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
-    HistoryFilter, Installation, JobDetail, JobFilter, JobResult, JobSummary, OperatorOptions, Page, Released, Rule,
-    RuleEdit, Scope, SkewedRows, StatusReport, UnreadableRow,
+    HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion, KeyUse,
+    OperatorOptions, Page, Released, Rule, RuleEdit, Scope, ServingNode, SkewedRows, StatusReport, UnreadableRow,
+    WaitingClass,
 };
 
 /// What people ask about the tables, jobs, nodes and rules, and what they do with them. Each change goes into the audit if the operator
@@ -92,6 +93,19 @@ pub trait Operator: StoreInfo + Send + Sync {
 
     /// Returns all times that lie ahead of the clock and should not, also where they delay nothing. Reads everything: for `doctor`.
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>>;
+
+    /// Returns what [`show`](Self::show) does not tell of where a job is. Of one that is gone, it tells nothing.
+    async fn position(&self, id: JobId) -> Result<JobPosition>;
+
+    /// Returns all nodes, without a count of what they run.
+    async fn serving_nodes(&self) -> Result<Vec<ServingNode>>;
+
+    /// Returns what is taken of each of these keys.
+    async fn key_uses(&self, keys: &[KeyQuestion]) -> Result<Vec<KeyUse>>;
+
+    /// Sorts the jobs that wait or are blocked, of a queue or a kind (`None` = of all), by the rules that cover them and the key that blocks them.
+    /// Returns the 50 largest classes of the first 100,000 jobs.
+    async fn waiting_classes(&self, queue: Option<&str>, kind: Option<&str>) -> Result<Vec<WaitingClass>>;
 
     /// Returns rules of which something can't be read.
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>>;

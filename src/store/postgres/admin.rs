@@ -11,15 +11,15 @@ use super::database::Postgres;
 use super::filter::Filter;
 use super::types::JsonText;
 use super::unreadable::refusal;
-use super::{clock, installation, job_operations, migrate, rows, rules, schedules};
+use super::{clock, installation, job_operations, migrate, rows, rules, schedules, why};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, NodeId, Payload};
 use crate::store::dead_letter_groups::{Grouping, SCANNED};
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroup, DeadLetterGroups,
-    HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobResult, JobSummary, MigrationStatus,
-    NodeStatus, Operator, OperatorOptions, Page, QueueStatus, Released, Rule, RuleEdit, Scope, SkewedRows,
-    StatusReport, UnreadableRow,
+    HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion,
+    KeyUse, MigrationStatus, NodeStatus, Operator, OperatorOptions, Page, QueueStatus, Released, Rule, RuleEdit, Scope,
+    ServingNode, SkewedRows, StatusReport, UnreadableRow, WaitingClass,
 };
 
 #[async_trait]
@@ -75,6 +75,8 @@ impl Operator for Postgres {
                         dead: rows::get(row, "dead")?,
                         running: count(row, "running")?,
                         broker: rows::get(row, "broker")?,
+                        serves: rows::json(row, "serves")?,
+                        left_alone: rows::json(row, "left_alone")?,
                     })
                 })
                 .collect::<Result<_>>()?,
@@ -207,6 +209,22 @@ impl Operator for Postgres {
 
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
         clock::clock_skew(&self.0).await
+    }
+
+    async fn position(&self, id: JobId) -> Result<JobPosition> {
+        why::position(&self.0, id).await
+    }
+
+    async fn serving_nodes(&self) -> Result<Vec<ServingNode>> {
+        why::serving_nodes(&self.0).await
+    }
+
+    async fn key_uses(&self, keys: &[KeyQuestion]) -> Result<Vec<KeyUse>> {
+        why::key_uses(&self.0, keys).await
+    }
+
+    async fn waiting_classes(&self, queue: Option<&str>, kind: Option<&str>) -> Result<Vec<WaitingClass>> {
+        why::waiting_classes(&self.0, queue, kind).await
     }
 
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {

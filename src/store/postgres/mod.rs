@@ -69,6 +69,7 @@ mod types;
 mod unique;
 mod unreadable;
 mod walk;
+mod why;
 
 pub use self::database::Postgres;
 pub(crate) use self::driver_error::driver_kind;

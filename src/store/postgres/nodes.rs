@@ -30,9 +30,10 @@ const RELEASE_LOST: &str = "release what dead nodes own";
 impl Nodes for Postgres {
     async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
         let lease = i64::try_from(node.lease.as_micros()).unwrap_or(i64::MAX);
+        let serves = node.serves_text();
         loop {
             let id = draw_node();
-            let params: [&(dyn ToSql + Sync); 5] = [&node.name, &node.host, &i64::from(node.pid), &lease, &id];
+            let params: [&(dyn ToSql + Sync); 6] = [&node.name, &node.host, &i64::from(node.pid), &lease, &id, &serves];
             if !self.0.engine("register the node", &self.0.sql.register_node, &params).await?.is_empty() {
                 return Ok(NodeId(id));
             }

@@ -253,6 +253,7 @@ statements! {
     "testing.sql": travel;
     "transaction.sql": remove, remove_and_lease, remove_all, keep_result;
     "unreadable.sql": rehearse_release, readable, rehearse_claim, dead_letter_unreadable, park_unreadable;
+    "why.sql": serving_nodes, job_position, key_uses, key_holders, waiting_classes;
 }
 
 /// Returns all statements as they are sent: name, text, and parameter types.

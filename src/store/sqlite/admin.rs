@@ -13,8 +13,9 @@ use crate::job::{JobId, NodeId};
 use crate::store::sections::section;
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
-    HistoryFilter, Installation, JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, Operator,
-    OperatorOptions, Page, Released, Rule, RuleEdit, Scope, SkewedRows, StatusReport, UnreadableRow,
+    HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary, KeyQuestion,
+    KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Scope, ServingNode, SkewedRows,
+    StatusReport, UnreadableRow, WaitingClass,
 };
 
 const SQL: &str = include_str!("admin.sql");
@@ -112,6 +113,22 @@ impl Operator for Sqlite {
 
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
         self.0.clock_skew().await
+    }
+
+    async fn position(&self, id: JobId) -> Result<JobPosition> {
+        self.0.position(id).await
+    }
+
+    async fn serving_nodes(&self) -> Result<Vec<ServingNode>> {
+        self.0.serving_nodes().await
+    }
+
+    async fn key_uses(&self, keys: &[KeyQuestion]) -> Result<Vec<KeyUse>> {
+        self.0.key_uses(keys).await
+    }
+
+    async fn waiting_classes(&self, queue: Option<&str>, kind: Option<&str>) -> Result<Vec<WaitingClass>> {
+        self.0.waiting_classes(queue, kind).await
     }
 
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {

@@ -50,6 +50,7 @@ mod tests;
 mod transaction;
 mod unique;
 mod unreadable;
+mod why;
 mod writer;
 
 pub use self::database::Sqlite;

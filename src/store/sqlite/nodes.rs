@@ -45,7 +45,7 @@ impl Nodes for Sqlite {
         if info.lease < Duration::from_secs(1) {
             return Err(Error::invalid(format!("the lease of a node is {:?}; use 1s or more", info.lease)));
         }
-        let info = info.clone();
+        let (info, serves) = (info.clone(), info.serves_text());
         let liveness_files = self.0.liveness_files.clone();
         self.0
             .write("register a node", move |connection, now| {
@@ -59,7 +59,7 @@ impl Nodes for Sqlite {
                     }
                     connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
                         ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
-                        ":lease": micros(info.lease), ":now": now,
+                        ":lease": micros(info.lease), ":now": now, ":serves": serves,
                     })?;
                     return Ok(NodeId(node));
                 }

@@ -2,8 +2,8 @@
 -- The process that registers draws the id. If it exists, nothing is inserted, and another one is drawn: no process may pass for another
 -- one.
 -- The lease starts at once: the first heartbeat may take a moment.
-insert into jobwright_node (id, name, host, pid, lease, started_at, expires_at)
-values (:node, :name, :host, :pid, :lease, :now, :now + :lease)
+insert into jobwright_node (id, name, host, pid, lease, started_at, expires_at, serves)
+values (:node, :name, :host, :pid, :lease, :now, :now + :lease, :serves)
 on conflict (id) do nothing
 
 -- name: report_broker

@@ -135,7 +135,7 @@ pub(super) fn blocking_options<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlit
 }
 
 /// Returns the nearest valid timestamp: a listing shows a row whatever another writer stored there.
-fn nearest(micros: Micros) -> Timestamp {
+pub(super) fn nearest(micros: Micros) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 

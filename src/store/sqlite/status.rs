@@ -7,6 +7,7 @@ use rusqlite::{Connection, Row, named_params};
 use super::liveness_files::LivenessFiles;
 use super::rows::{Micros, timestamp};
 use super::shared::Shared;
+use super::why::json;
 use crate::error::Result;
 use crate::job::NodeId;
 use crate::store::sections::section;
@@ -71,6 +72,8 @@ fn node(row: &Row<'_>, liveness_files: &LivenessFiles) -> rusqlite::Result<NodeS
         dead: row.get("dead")?,
         running: number(row, "running")?,
         broker: row.get("broker")?,
+        serves: json(row, "serves")?,
+        left_alone: json(row, "left_alone")?,
     })
 }
 

@@ -15,5 +15,5 @@ select queue, state, count(*), null, 0 from jobwright_job where state = 'blocked
 -- name: nodes
 -- The rows a node owns are counted in their own small index.
 select id, name, host, pid, started_at, lease, dead_at is not null as dead,
-       (select count(*) from jobwright_job where lock_owner = jobwright_node.id) as running, broker
+       (select count(*) from jobwright_job where lock_owner = jobwright_node.id) as running, broker, serves, left_alone
 from jobwright_node order by id

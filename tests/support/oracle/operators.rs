@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::store::engine::{Operator, OperatorOptions, RuleEdit};
+use jobwright::store::engine::{
+    JobPosition, KeyQuestion, KeyUse, Operator, OperatorOptions, RuleEdit, ServingNode, WaitingClass,
+};
 use jobwright::store::{
     Action, AdmissionLag, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter,
     JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Released,
@@ -79,6 +81,8 @@ impl Operator for Oracle {
             dead: node.dead,
             running: running.get(id).copied().unwrap_or(0),
             broker: node.broker.clone(),
+            serves: node.info.serves.clone(),
+            left_alone: BTreeMap::new(),
         });
         Ok(StatusReport { queues: queues.into_values().collect(), nodes: nodes.collect() })
     }
@@ -172,6 +176,22 @@ impl Operator for Oracle {
     }
 
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
+        Ok(Vec::new())
+    }
+
+    async fn position(&self, _: JobId) -> Result<JobPosition> {
+        panic!("the oracle knows no reasons")
+    }
+
+    async fn serving_nodes(&self) -> Result<Vec<ServingNode>> {
+        Ok(Vec::new())
+    }
+
+    async fn key_uses(&self, _: &[KeyQuestion]) -> Result<Vec<KeyUse>> {
+        Ok(Vec::new())
+    }
+
+    async fn waiting_classes(&self, _: Option<&str>, _: Option<&str>) -> Result<Vec<WaitingClass>> {
         Ok(Vec::new())
     }
 

@@ -31,7 +31,7 @@ impl Node {
         let config = DatabaseConfig::url(format!("sqlite:{}", directory.join("jobs.db").display()));
         let store = Sqlite::open(&config).await.unwrap().engine();
         store.migrate().await.unwrap();
-        let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
+        let info = NodeInfo::new("test", "here", 1, Duration::from_secs(30));
         let id = store.register_node(&info).await.unwrap();
         let (in_flight, stop) = (Arc::<InFlight>::default(), CancellationToken::new());
         let looks = (in_flight.clone(), store.clone(), stop.clone());

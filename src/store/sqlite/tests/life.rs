@@ -143,7 +143,7 @@ async fn last_error(store: &Sqlite, id: JobId) -> String {
 async fn what_dead_nodes_leave_is_released() {
     let temp = TempFile::new();
     let store = temp.patient().await;
-    let info = NodeInfo { name: "short".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(1) };
+    let info = NodeInfo::new("short", "here", 1, Duration::from_secs(1));
     let short = store.register_node(&info).await.unwrap();
     let retired = node(&store).await;
     let owned = |node, messages: &[JobMessage]| Preclaim {

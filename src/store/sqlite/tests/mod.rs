@@ -71,7 +71,7 @@ fn job() -> NewJob {
 }
 
 async fn node(store: &Sqlite) -> NodeId {
-    let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
+    let info = NodeInfo::new("test", "here", 1, Duration::from_secs(30));
     store.register_node(&info).await.unwrap()
 }
 
