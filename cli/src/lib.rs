@@ -29,7 +29,7 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use crate::args::{Cli, Command};
 use crate::commands::{
     adopt, audit, broker, doctor, grants as granting, jobs, migrate, nodes, queues, rules, schedules, send, status,
-    worker,
+    why, worker,
 };
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -78,6 +78,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Worker(args) => worker::run(&load()?, &args).await,
         Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
         Command::Status(args) => status::run(&load()?, &args).await,
+        Command::Why(args) => why::run(&load()?, &args).await,
         Command::Jobs(command) => jobs::run(&load()?, command).await,
         Command::Schedules(command) => schedules::run(&load()?, command).await,
         Command::Queues(command) => queues::run(&load()?, command).await,

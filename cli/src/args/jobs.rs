@@ -122,6 +122,31 @@ pub(crate) struct ShowArgs {
     pub(crate) output: OutputArgs,
 }
 
+pub(super) const WHY_HELP: &str = "\
+Looks at rules, limits and what has their permits, groups, due times, and what the living nodes say that they serve. Without an id, the jobs that wait
+or are blocked are sorted by what is in their way: the 50 largest classes among the first 100,000 of them.
+
+Exit codes: 0 = there is an answer, 1 = there is no such job.
+
+Example:
+  jobwright why 01890a5d-ac96-774b-bcce-b302099a8057
+  jobwright why --queue billing --output json";
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// The job's id.
+    #[arg(conflicts_with_all = ["queue", "kind"])]
+    pub(crate) id: Option<JobId>,
+    /// Jobs of this queue.
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Jobs of this kind.
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct OperateArgs {
     /// Only these jobs.

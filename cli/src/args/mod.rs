@@ -25,7 +25,8 @@ pub(crate) use self::grants::GrantsArgs;
 pub(crate) use self::history::HistoryArgs;
 use self::installation::ADOPT_HELP;
 pub(crate) use self::installation::{AdoptArgs, ClaimArgs};
-pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs, ShowArgs};
+use self::jobs::WHY_HELP;
+pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs, ShowArgs, WhyArgs};
 pub(crate) use self::operate::{
     AuditArgs, AuditCommand, EvictArgs, LimitArgs, NodesCommand, PutRuleArgs, QueueArgs, QueuesCommand, RuleArgs,
     RulesCommand,
@@ -120,6 +121,9 @@ pub(crate) enum Command {
         after_help = "Example:\n  jobwright status --watch\n  jobwright status --output json | jq '.queues[].waiting'"
     )]
     Status(StatusArgs),
+    /// Say why a job does not run, or what holds up the jobs that wait.
+    #[command(after_help = WHY_HELP)]
+    Why(WhyArgs),
     /// Inspect jobs and operate on them.
     #[command(subcommand)]
     Jobs(JobsCommand),

@@ -10,7 +10,7 @@ const LOOKED_AT: usize = 100;
 /// Most jobs that are counted one by one.
 const COUNTED: usize = 10_000;
 /// The key of suspects: jobs whose process died while they ran.
-pub(super) const SUSPECTS: &str = "alone";
+const SUSPECTS: &str = "alone";
 /// Most keys that are named.
 const NAMED: usize = 3;
 

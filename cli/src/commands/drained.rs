@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::store::{HeldUp, JobFilter, JobState, Page, Reason};
 use jobwright::{Admin, AnyStore, CommandExecutor};
 
 use super::blocked::{Blockers, Scope, blockers};
@@ -22,8 +22,8 @@ enum DrainState {
     Empty { later: u64 },
     /// Only jobs of kinds that this worker can't run.
     Foreign(u64),
-    /// Jobs that it could run, but that something other than a rate blocks. The text says what.
-    Blocked(Blockers, String),
+    /// Jobs that it could run, but that something other than a rate blocks, or that a rule does not let start. The texts say what.
+    Blocked(Option<Blockers>, Vec<String>),
 }
 
 /// Returns when no job of these queues waits, runs, is handed out to an external worker, or is due. A job that runs on another node counts,
@@ -36,7 +36,7 @@ enum DrainState {
 pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin, scope: &Scope) -> Result<(), Failure> {
     let mut pause = Duration::from_millis(20);
     let mut foreign_before = false;
-    let mut blocked: Option<(Instant, Blockers)> = None;
+    let mut blocked = None;
     loop {
         // The counts cost a pass over the tables, so they wait until this process has nothing in flight.
         if executor.stats().in_flight == 0 {
@@ -58,13 +58,18 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
                     tracing::warn!(jobs = n, "left alone: no handler is configured here for their kinds");
                     return Ok(());
                 }
-                Ok(DrainState::Blocked(blockers, why)) => match blocked.take() {
-                    Some((since, before)) if before == blockers && since.elapsed() >= PATIENCE => {
-                        return Err(Failure::Left(why));
+                Ok(DrainState::Blocked(blockers, why)) => {
+                    let now = (blockers, why);
+                    match blocked.take() {
+                        Some((since, before)) if before == now => {
+                            if Instant::elapsed(&since) >= PATIENCE {
+                                return Err(Failure::Left(now.1.join("; ")));
+                            }
+                            blocked = Some((since, now));
+                        }
+                        _ => blocked = Some((Instant::now(), now)),
                     }
-                    Some((since, before)) if before == blockers => blocked = Some((since, blockers)),
-                    _ => blocked = Some((Instant::now(), blockers)),
-                },
+                }
                 Ok(look) => {
                     foreign_before = matches!(look, DrainState::Foreign(_));
                     blocked = None;
@@ -116,33 +121,47 @@ async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
     if open == 0 && blocked == 0 {
         return Ok(DrainState::Empty { later });
     }
-    for queue in &scope.queues {
-        for kind in &scope.kinds {
-            let filter = JobFilter::default()
-                .states(vec![JobState::Waiting, JobState::Running])
-                .queue(queue.clone())
-                .kind(kind.clone());
-            if !admin.list(&filter, &Page::new(1)).await?.is_empty() {
-                return Ok(DrainState::Busy);
-            }
-        }
-    }
+    let Some(mut why) = held(admin, scope).await? else { return Ok(DrainState::Busy) };
     // A key was unblocked, and the executor is about to admit its jobs.
     if blocked > 0 && admin.overdue_unblocks().await?.unblocks > 0 {
         return Ok(DrainState::Busy);
     }
-    if blocked > 0
-        && let Some(blockers) = blockers(admin, scope).await?
-    {
+    let blockers = if blocked > 0 { blockers(admin, scope).await? } else { None };
+    if let Some(blockers) = &blockers {
         let rules = admin.rules().await?;
-        let why = blockers.describe(&rules);
-        return Ok(if blockers.comes_by_itself(&rules) {
-            DrainState::Busy
-        } else {
-            DrainState::Blocked(blockers, why)
-        });
+        if blockers.comes_by_itself(&rules) {
+            return Ok(DrainState::Busy);
+        }
+        why.push(blockers.describe(&rules));
+    }
+    if !why.is_empty() {
+        return Ok(DrainState::Blocked(blockers, why));
     }
     Ok(DrainState::Foreign(open + blocked))
+}
+
+/// Describes the waiting jobs of this scope that a rule keeps from starting until a person changes it. `None`: some can start, or run.
+async fn held(admin: &Admin, scope: &Scope) -> jobwright::Result<Option<Vec<String>>> {
+    let mut why = Vec::new();
+    for queue in &scope.queues {
+        for kind in &scope.kinds {
+            let running = JobFilter::state(JobState::Running).queue(queue.clone()).kind(kind.clone());
+            if !admin.list(&running, &Page::new(1)).await?.is_empty() {
+                return Ok(None);
+            }
+        }
+        for HeldUp { jobs, example, .. } in admin.why_waiting(Some(queue), None).await? {
+            if !scope.kinds.contains(&example.kind) || example.state == JobState::Blocked {
+                continue;
+            }
+            let holds = |reason: &&Reason| matches!(reason, Reason::Paused { .. } | Reason::Limit { most: 0, .. });
+            match example.reasons.iter().find(holds) {
+                Some(reason) => why.push(format!("{jobs} left: {reason}")),
+                None => return Ok(None),
+            }
+        }
+    }
+    Ok(Some(why))
 }
 
 #[cfg(test)]

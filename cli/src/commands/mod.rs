@@ -23,6 +23,7 @@ pub(crate) mod show;
 pub(crate) mod signals;
 mod slow_notice;
 pub(crate) mod status;
+pub(crate) mod why;
 pub(crate) mod worker;
 
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use jobwright::Payload;
-use jobwright::store::{JobDetail, JobProgress, JobResult, JobState};
+use jobwright::store::{JobDetail, JobProgress, JobResult, JobState, Reason};
 use serde_json::{Value, json as value};
 
-use super::blocked::SUSPECTS;
 use super::connect_database;
 use super::slow_notice::with_slow_notice;
+use super::why::remedy;
 use crate::args::ShowArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -36,16 +36,18 @@ pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Fail
         };
     };
     let progress = admin.progress(args.id).await?;
+    let reasons = admin.why(args.id).await?.map(|why| why.reasons).unwrap_or_default();
     match format {
         Format::Json => {
             let mut document = document(&job);
             if let Value::Object(fields) = &mut document {
                 fields.insert("progress".to_owned(), value!(progress));
+                fields.insert("why".to_owned(), value!(reasons));
                 fields.insert("result".to_owned(), value!(result.as_ref().map(left)));
             }
             json(&document)
         }
-        Format::Table => print(sheet(&job, progress.as_ref(), result.as_ref())),
+        Format::Table => print(sheet(&job, &reasons, progress.as_ref(), result.as_ref())),
     }
 }
 
@@ -110,7 +112,7 @@ fn document(job: &JobDetail) -> Value {
     document
 }
 
-fn sheet(job: &JobDetail, progress: Option<&JobProgress>, result: Option<&JobResult>) -> String {
+fn sheet(job: &JobDetail, reasons: &[Reason], progress: Option<&JobProgress>, result: Option<&JobResult>) -> String {
     let summary = &job.summary;
     let mut fields = vec![
         ("id", summary.id.to_string()),
@@ -136,6 +138,11 @@ fn sheet(job: &JobDetail, progress: Option<&JobProgress>, result: Option<&JobRes
         let note = note.as_ref().map(|note| format!("{note:?} "));
         let said = [percent, note].into_iter().flatten().collect::<String>();
         fields.push(("progress", format!("{said}at {}", time(*at))));
+    }
+    // Where another job is, its other fields say.
+    if !matches!(summary.state, JobState::Running | JobState::External | JobState::Dead) {
+        fields.extend(reasons.iter().map(|reason| ("why", reason.to_string())));
+        fields.extend(reasons.iter().filter_map(|reason| Some(("→", remedy(reason, summary.id)?))));
     }
     let mut text = String::new();
     // Writing to a string can't fail.
@@ -173,20 +180,12 @@ fn sheet(job: &JobDetail, progress: Option<&JobProgress>, result: Option<&JobRes
     harmless(&text)
 }
 
-/// Describes a key that a job is blocked on.
-fn awaited(blocked_on: &str) -> &str {
-    if blocked_on == SUSPECTS { "a node that runs nothing else (its process died while it ran)" } else { blocked_on }
-}
-
 /// Returns the job's options beyond its place in the queue; `-` where one is not set.
-fn asked(job: &JobDetail) -> [(&'static str, String); 6] {
+fn asked(job: &JobDetail) -> [(&'static str, String); 5] {
     let options = &job.options;
-    // A job that runs keeps the key for the case that it is given back.
-    let blocked_on = job.blocked_on.as_deref().filter(|_| job.summary.state == JobState::Blocked);
     let ordered = if options.ordered { " (ordered)" } else { "" };
     let expires = options.expires.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
     [
-        ("waits for", or_dash(blocked_on.map(awaited))),
         ("group", or_dash(options.group.as_ref().map(|group| format!("{group}{ordered}")))),
         ("tenant", or_dash(options.tenant.as_ref())),
         ("limit key", or_dash(options.limit_key.as_ref())),

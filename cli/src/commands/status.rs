@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
-use jobwright::store::{NodeStatus, QueueStatus, StatusReport};
+use jobwright::store::{NodeStatus, QueueStatus, Serves, StatusReport};
 use jobwright::{AnyStore, BrokerMode, ExternalQueue, MessageServices};
 use serde::Serialize;
 
@@ -200,7 +200,7 @@ pub(crate) fn queues_table(all: &[QueueStatus]) -> String {
 
 pub(crate) fn nodes_table(all: &[NodeStatus]) -> String {
     table(
-        ["node", "name", "host", "pid", "started at", "lease", "running", "broker"],
+        ["node", "name", "host", "pid", "started at", "lease", "running", "broker", "queues", "kinds"],
         all.iter().map(|node| {
             let lease = if node.dead { "dead".to_owned() } else { format!("{:.0} s left", node.lease_seconds_left) };
             let (id, pid, running) = (node.id.to_string(), node.pid.to_string(), node.running.to_string());
@@ -213,7 +213,33 @@ pub(crate) fn nodes_table(all: &[NodeStatus]) -> String {
                 lease,
                 running,
                 or_dash(node.broker.as_deref()),
+                or_dash(node.serves.as_ref().map(queues_of)),
+                or_dash(node.serves.as_ref().map(|serves| kinds_of(node, serves))),
             ]
         }),
     )
+}
+
+/// How many names of queues or kinds a line has.
+const NAMED: usize = 5;
+
+fn queues_of(serves: &Serves) -> String {
+    let here = serves.queues.iter().map(|(queue, slots)| format!("{queue}={slots}"));
+    some(here.chain(serves.external.iter().map(|queue| format!("{queue} (external)"))).collect())
+}
+
+fn kinds_of(node: &NodeStatus, serves: &Serves) -> String {
+    let kind =
+        |kind: &String| if node.left_alone.contains_key(kind) { format!("{kind} (left alone)") } else { kind.clone() };
+    some(serves.kinds.iter().map(kind).collect())
+}
+
+/// Lists the first few names; the JSON has all.
+fn some(mut names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    if names.is_empty() { "-".to_owned() } else { names.join(", ") }
 }

@@ -48,6 +48,7 @@ mod servers;
 mod signals;
 mod silent_database;
 mod stability;
+mod why;
 mod worker;
 
 /// Returns a name for a server's folder.

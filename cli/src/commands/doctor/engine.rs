@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
-use jobwright::store::{JobFilter, JobState, Page, TimeRange};
+use jobwright::store::{HeldUp, JobFilter, JobState, Page, Reason, TimeRange};
 
 use super::Finding;
 use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
+use crate::commands::why::remedy;
 use crate::config::Settings;
 
 /// A shorter delay may be work in progress.
@@ -35,6 +36,7 @@ pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Findi
         with_slow_notice(settings, ahead(messages)).await,
         with_slow_notice(settings, unreadable(messages)).await,
         with_slow_notice(settings, outbound(messages)).await,
+        with_slow_notice(settings, waiting(messages)).await,
     ];
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
 }
@@ -173,6 +175,43 @@ async fn outbound(messages: &Messages) -> Checked {
     let todo = "is the broker there, and a worker that reaches it? One that is refused again and again, or is a dead letter, names a queue that it \
                 can't be sent to: `jobwright jobs show`, correct the program that asks for it, then `jobwright jobs cancel` or `delete`";
     Ok(Finding::warn(CHECK, found, todo))
+}
+
+/// Whether something keeps jobs from running that stays until a person acts, or jobs wait although nothing is in their way.
+async fn waiting(messages: &Messages) -> Checked {
+    const CHECK: &str = "waiting jobs";
+    let failed = |error| (CHECK, error);
+    let admin = messages.admin();
+    let (mut found, mut todo) = (Vec::new(), None);
+    for HeldUp { jobs, example, .. } in admin.why_waiting(None, None).await.map_err(failed)? {
+        let reason = match example.reasons.iter().find(|reason| reason.lasts()) {
+            Some(reason) => reason,
+            None if matches!(example.reasons[..], [Reason::Next | Reason::Admission]) => {
+                let late = admin
+                    .show(example.id)
+                    .await
+                    .map_err(failed)?
+                    .filter(|job| job.summary.state == example.state && is_late(job.summary.created_at));
+                if late.is_none() {
+                    continue;
+                }
+                &example.reasons[0]
+            }
+            None => continue,
+        };
+        let of_them = if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") };
+        found.push(format!("{of_them} (for instance {}): {reason}", example.id));
+        todo = todo.or_else(|| remedy(reason, example.id));
+    }
+    if found.is_empty() {
+        return Ok(Finding::ok(CHECK, "nothing keeps them that does not end by itself"));
+    }
+    let todo = todo.unwrap_or_else(|| "a running worker's log says why it does not take them".to_owned());
+    Ok(Finding::warn(CHECK, some(&found, "; "), format!("{todo}; `jobwright why` lists all")))
+}
+
+fn is_late(created: jiff::Timestamp) -> bool {
+    jiff::Timestamp::now().duration_since(created).unsigned_abs() >= PATIENCE
 }
 
 /// Lists the first few, and how many there are.

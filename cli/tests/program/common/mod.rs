@@ -221,6 +221,13 @@ impl Done {
         self
     }
 
+    /// Asserts that its output contains this.
+    #[track_caller]
+    pub(crate) fn prints(self, text: &str) -> Self {
+        assert!(self.stdout.contains(text), "{self:?} does not print {text:?}");
+        self
+    }
+
     /// Asserts that its error contains this.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
