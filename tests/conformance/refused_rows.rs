@@ -82,7 +82,7 @@ async fn fill<const POOLED: bool>(db: &Pg<POOLED>, statement: &str, table: &str)
         "prune_submissions" => {
             db.raw(&format!(
                 "insert into {{schema}}.submission (id, digest, received_at)
-                 select gen_random_uuid(), {bad} '\\x42'::bytea else '\\x00'::bytea end, {old} from {each}"
+                 select gen_random_uuid(), {bad} decode('42', 'hex') else decode('00', 'hex') end, {old} from {each}"
             ))
             .await;
         }
@@ -237,7 +237,7 @@ pub(crate) async fn rows_the_application_refers_to_do_not_fail_their_batch<const
             println!("{statement} of {table}, on delete {action}");
             fill(db, statement, table).await;
             db.raw(&format!(
-                "create table {{schema}}.theirs (job uuid references {{schema}}.{table} ({key}) on delete {action});
+                "create table {{schema}}.theirs (job uuid primary key references {{schema}}.{table} ({key}) on delete {action});
                  insert into {{schema}}.theirs select {key} from {{schema}}.{table} where kind = 'bad' limit 1"
             ))
             .await;

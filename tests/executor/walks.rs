@@ -156,7 +156,7 @@ const WITH_A_LIMIT: [&str; 11] = [
 ];
 
 /// Walks over a range of pages. PostgreSQL 13 reads the whole table for one, so there a walk is a single statement (docs/tables.md).
-const BY_PAGES: [&str; 5] = ["lost", "owners", "release_lost", "release_unknown", "unknown"];
+const BY_PAGES: [&str; 6] = ["lost", "owners", "release_lost", "release_unknown", "release_unknown_free", "unknown"];
 
 /// Tables with few rows: rules, nodes, schedules, migrations, and what each node runs under each limit of a queue or kind.
 const FEW_ROWS: [&str; 5] = ["rule", "node", "schedule", "migration", "usage"];
