@@ -17,18 +17,22 @@ pub(crate) enum Failure {
     Failed(String),
     /// The command succeeded, but jobs are left that can't run.
     Left(String),
+    /// The user has interrupted the command. The text says what was done.
+    Interrupted(String),
     /// The reader of the output has gone (`jobwright jobs list | head`), which is no failure.
     OutputClosed,
 }
 
 impl Failure {
-    /// Returns 0 done, 1 failed, 2 usage or another installation, 3 not reachable, 4 jobs are left.
+    /// Returns 0 done, 1 failed, 2 usage or another installation, 3 not reachable, 4 jobs are left, 130 interrupted.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::OutputClosed => 0,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Left(_) => 4,
+            // As a shell reports a program that SIGINT ended.
+            Self::Interrupted(_) => 130,
             Self::Library(error) => match error.kind() {
                 ErrorKind::Config | ErrorKind::Invalid | ErrorKind::Installation => 2,
                 ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy => 3,
@@ -51,7 +55,7 @@ impl fmt::Display for Failure {
                     .filter(|cause| cause != "db error" && !text.contains(cause.as_str()));
                 cause.map_or(Ok(()), |cause| write!(f, " ({cause})"))
             }
-            Self::Usage(text) | Self::Failed(text) | Self::Left(text) => f.write_str(text),
+            Self::Usage(text) | Self::Failed(text) | Self::Left(text) | Self::Interrupted(text) => f.write_str(text),
             Self::OutputClosed => f.write_str("the output was closed"),
         }
     }

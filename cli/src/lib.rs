@@ -15,6 +15,7 @@ mod failure;
 mod grants;
 mod handlers;
 mod log;
+mod logging;
 mod output;
 #[doc(hidden)]
 pub mod testing;
@@ -23,8 +24,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::args::{Cli, Command};
 use crate::commands::{
@@ -33,7 +32,6 @@ use crate::commands::{
 };
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::log::Log;
 use crate::output::say;
 
 /// Runs the program.
@@ -42,7 +40,7 @@ pub fn main() -> ExitCode {
         return code;
     }
     let cli = Cli::parse();
-    let log = start_logging(&cli);
+    let log = logging::start(&cli);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -100,40 +98,4 @@ fn refuse_empty(cli: &Cli) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Logs go to stderr. A worker logs what it does, without ever waiting for the reader; other commands log only what is wrong. The demo and the
-/// doctor explain themselves.
-fn start_logging(cli: &Cli) -> Option<Log> {
-    let default = match (&cli.command, cli.quiet, cli.verbose) {
-        // The output of `status` and `broker show` says it.
-        (_, true, _) | (Command::Status(_) | Command::Broker(_), _, 0) => "error",
-        (Command::Demo(_) | Command::Doctor(_), _, 0) => "off",
-        (Command::Worker(_), _, 0) => "info",
-        (_, _, 0) => "warn",
-        (_, _, 1) => "jobwright=debug,info",
-        _ => "jobwright=trace,debug",
-    };
-    let filter = if cli.quiet || cli.verbose > 0 {
-        EnvFilter::new(if cli.verbose > 1 { default.to_owned() } else { format!("{default},lapin=off") })
-    } else {
-        // Without the AMQP client's own log, which reports a missing queue as an error even when a check expects it.
-        let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.trim().is_empty());
-        asked
-            .and_then(|asked| EnvFilter::try_new(asked).ok())
-            .unwrap_or_else(|| EnvFilter::new(format!("{default},lapin=off")))
-    };
-    let log = matches!(cli.command, Command::Worker(_)).then(|| Log::to(std::io::stderr()).ok()).flatten();
-    let writer = log.clone().map_or_else(|| BoxMakeWriter::new(std::io::stderr), BoxMakeWriter::new);
-    let logging = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(writer)
-        .with_ansi(output::is_interactive())
-        .with_target(false)
-        // Its complaint about a closed stderr would be a panic.
-        .log_internal_errors(false)
-        .finish();
-    // Fails only if a subscriber is set already.
-    let _ = tracing::subscriber::set_global_default(logging);
-    log
 }

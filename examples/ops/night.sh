@@ -137,10 +137,10 @@ touch prices
 
 step "Run five again, to see whether it is mended. What would that be? Count first, then do it."
 run jobs retry --state dead --kind invoice --error "connection refused" --limit 5 --dry-run
-says "5 jobs would be retried: 5 dead"
+says "5 jobs would be retried (5 dead)"
 [ "$(jobs --state dead --kind invoice)" -eq 30 ] || fail "a dry run changed something"
 run jobs retry --state dead --kind invoice --error "connection refused" --limit 5
-says "5 jobs retried: 5 dead"
+says "5 jobs retried (5 dead before)"
 run queues resume billing
 until_there_are 25 --queue billing
 [ "$(jobs --state dead --kind invoice)" -eq 25 ] || fail "the five died again"
@@ -149,9 +149,9 @@ run jobs history --kind invoice --outcome done
 
 step "It is. All the others, but not all at once: the other side has just come up."
 run jobs retry --state dead --kind invoice --error "connection refused" --spread 5s --dry-run
-says "25 jobs would be retried: 25 dead"
+says "25 jobs would be retried (25 dead)"
 run jobs retry --state dead --kind invoice --error "connection refused" --spread 5s
-says "25 jobs retried: 25 dead"
+says "25 jobs retried (25 dead before)"
 
 step "Watch it drain."
 tries=0

@@ -80,8 +80,38 @@ pub const EACH: &str = "*";
 pub struct Rate {
     /// How many jobs may start; at least 1.
     pub starts: u32,
-    /// Length of the period; at least 1 ms.
+    /// Length of the period; at least 1 ms. In JSON `period_seconds`.
+    #[serde(rename = "period_seconds", with = "seconds")]
     pub period: Duration,
+}
+
+/// Times as seconds, for JSON.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        time.as_secs_f64().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+
+    pub(super) mod optional {
+        use super::{Deserialize, Deserializer, Duration, Serialize, Serializer};
+
+        #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+        pub(in super::super) fn serialize<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+            time.map(|time| time.as_secs_f64()).serialize(to)
+        }
+
+        pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+            let seconds = Option::<f64>::deserialize(from)?;
+            seconds.map(Duration::try_from_secs_f64).transpose().map_err(serde::de::Error::custom)
+        }
+    }
 }
 
 impl fmt::Display for Rate {
@@ -148,6 +178,8 @@ pub struct Rule {
     /// How many jobs may start within a period.
     pub rate: Option<Rate>,
     /// The waiting time after which a job counts as one priority higher each time, so that no job starves. Queues only; at least 1 s.
+    /// In JSON `aging_seconds`.
+    #[serde(rename = "aging_seconds", with = "seconds::optional", default)]
     pub aging: Option<Duration>,
     /// How many jobs may wait before the queue is full for senders. Queues only.
     pub depth: Option<u64>,

@@ -12,7 +12,7 @@ The queues are those of the configuration (`default` if it names none), and thos
 
 pub(super) const DOCTOR_HELP: &str = "\
 Each check is ok, warn or fail, with what to do. Nothing is changed and no password is shown.
-Exit codes: 0 nothing failed, 1 something did, 3 the database or the broker can't be reached.
+Exit codes: 0 nothing failed, 1 something did (or warned, with `--strict`), 3 the database or the broker can't be reached.
 
 Example:
   jobwright doctor --as executor
@@ -156,6 +156,9 @@ pub(crate) struct DoctorArgs {
     /// Judge by what this role of the database is for: rights that it does not need are no fault.
     #[arg(long = "as", value_enum, value_name = "PURPOSE")]
     pub(crate) purpose: Option<Purpose>,
+    /// Exit with 1 on a warning too, for gates and alarms.
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

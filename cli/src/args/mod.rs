@@ -34,7 +34,7 @@ pub(crate) use self::operate::{
 pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
-pub(crate) use self::shared::{OperatorArgs, OutputArgs};
+pub(crate) use self::shared::{LogFormat, OperatorArgs, OutputArgs};
 
 /// The heading of the options that all commands have: so they do not stand among those of a command.
 const GLOBAL: &str = "Connection and log";
@@ -88,6 +88,9 @@ pub(crate) struct Cli {
     /// Log more on stderr; twice logs everything. `RUST_LOG` sets the details.
     #[arg(long, short, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// The form of log lines on stderr.
+    #[arg(long, global = true, help_heading = GLOBAL, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
     /// Log errors only.
     #[arg(long, short, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
@@ -200,6 +203,9 @@ pub(crate) struct WorkerArgs {
     /// End when no job that could run here is waiting, running or due.
     #[arg(long)]
     pub(crate) drain: bool,
+    /// Exit with 1 if a job has become a dead letter here.
+    #[arg(long)]
+    pub(crate) fail_on_dead: bool,
     /// Keep trying when the database, or a required broker, can't be reached at the start, instead of exiting with 3.
     #[arg(long)]
     pub(crate) wait: bool,

@@ -66,6 +66,12 @@ pub(crate) struct RuleArgs {
     pub(crate) rate: Option<Given<Rate>>,
 }
 
+impl RuleArgs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_none() && self.rate.is_none()
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
     /// List all rules, including those of queues.

@@ -1,6 +1,6 @@
 //! Arguments that several commands have, and how their values are read.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
 use crate::output::Format;
@@ -44,4 +44,14 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
 pub(super) fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("a header is written as `name=value`")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people. In the journal of systemd, each has its priority.
+    #[default]
+    Text,
+    /// One JSON object a line: `timestamp`, `level`, `message`, the fields of the line, and in `span` those of the job.
+    Json,
 }

@@ -45,6 +45,10 @@ async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
         .await?;
     match args.output.output {
         Format::Json => json(&jobs),
+        Format::Table if jobs.is_empty() => {
+            say("no job matches");
+            Ok(())
+        }
         Format::Table => print(jobs_table(&jobs)),
     }
 }
@@ -132,6 +136,14 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     if !anything && args.all {
         return Err(Failure::Usage("`--all` means no filter: remove one of the two".to_owned()));
     }
+    if let Some(asked) = &filter.states
+        && !asked.iter().any(|state| action.states().contains(state))
+    {
+        let asked = asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        return Err(Failure::Usage(format!(
+            "`jobs {verb}` takes no jobs that are {asked}: it is for those that are {states}"
+        )));
+    }
     let messages = connect_database(settings).await?;
     let admin = args.operator.admin(&messages);
     let admin = if args.dry_run { admin.dry_run() } else { admin };
@@ -161,5 +173,9 @@ fn sentence(affected: &AffectedJobs, done: &str, dry_run: bool) -> String {
     let jobs = if total == 1 { "job" } else { "jobs" };
     let begin = if dry_run { format!("{total} {jobs} would be {done}") } else { format!("{total} {jobs} {done}") };
     let parts: Vec<_> = affected.0.iter().filter(|(_, n)| **n > 0).map(|(state, n)| format!("{n} {state}")).collect();
-    if parts.is_empty() { begin } else { format!("{begin}: {}", parts.join(", ")) }
+    match parts.join(", ") {
+        parts if parts.is_empty() => begin,
+        parts if dry_run => format!("{begin} ({parts})"),
+        parts => format!("{begin} ({parts} before)"),
+    }
 }

@@ -1,10 +1,12 @@
 //! One job for each line of stdin, in batched transactions.
 
-use std::time::Instant;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use jobwright::{AnyStore, MessageServices, NewJob, Payload};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
+use tokio::time::timeout;
 
 use super::job_options::with_options;
 use crate::args::SendArgs;
@@ -15,6 +17,8 @@ use crate::output::{is_interactive, say};
 const BATCH: usize = 1000;
 /// Payload bytes in one transaction: a batch of long lines commits earlier.
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// A batch is sent as it is when no line has come for this long.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// Sends all lines of `input`.
 pub(super) async fn send_lines(
@@ -26,8 +30,9 @@ pub(super) async fn send_lines(
 ) -> Result<(), Failure> {
     let began = Instant::now();
     let bar = progress(quiet);
-    let mut lines = Lines { input, longest, number: 0 };
-    let mut sent: u64 = 0;
+    let mut lines = Lines::new(input, longest);
+    let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
+    let (mut sent, mut known): (u64, u64) = (0, 0);
     loop {
         let first = lines.number + 1;
         let mut batch = messages.begin();
@@ -37,7 +42,24 @@ pub(super) async fn send_lines(
             if batch.pending().len() == BATCH || bytes >= BATCH_BYTES {
                 break None;
             }
-            match lines.next().await {
+            let next = async {
+                // What came is sent when nothing follows it for a moment: the writer may go on for hours.
+                if batch.pending().is_empty() {
+                    Some(lines.next().await)
+                } else {
+                    timeout(QUIET, lines.next()).await.ok()
+                }
+            };
+            let next = tokio::select! {
+                biased;
+                _ = &mut stop => {
+                    bar.finish_and_clear();
+                    return Err(Failure::Interrupted(interrupted(first - 1)));
+                }
+                next = next => next,
+            };
+            let Some(next) = next else { break None };
+            match next {
                 Ok(Some(line)) => {
                     bytes += line.len();
                     match job(args, line) {
@@ -55,30 +77,54 @@ pub(super) async fn send_lines(
             }
         };
         let jobs = batch.pending().len() as u64;
-        if let Err(error) = batch.commit().await {
-            bar.finish_and_clear();
-            say(format!("{sent} jobs were sent before; the commit of lines {first} to {} failed", lines.number));
-            return Err(error.into());
+        match batch.commit_with_receipt().await {
+            Ok(receipt) => {
+                let there = (receipt.duplicates().len() + receipt.already_sent().len()) as u64;
+                sent += jobs - there.min(jobs);
+                known += there;
+            }
+            Err(error) => {
+                bar.finish_and_clear();
+                say(format!("{} before; the commit of lines {first} to {} failed", counted(sent, known), lines.number));
+                return Err(error.into());
+            }
         }
-        sent += jobs;
         bar.set_position(sent);
         match end {
             None => {}
             Some(Ok(())) => {
                 bar.finish_and_clear();
                 if !quiet {
-                    say(format!("sent {sent} jobs in {:.1} s", began.elapsed().as_secs_f64()));
+                    say(format!("{} in {:.1} s", counted(sent, known), began.elapsed().as_secs_f64()));
                 }
                 return Ok(());
             }
             Some(Err(why)) => {
                 bar.finish_and_clear();
                 return Err(Failure::Failed(format!(
-                    "line {} can't be sent: {why}; {sent} jobs, all lines before it, have been sent",
-                    lines.number
+                    "line {} can't be sent: {why}; all lines before it have been sent: {}",
+                    lines.number,
+                    counted(sent, known)
                 )));
             }
         }
+    }
+}
+
+/// Says how many jobs were sent, and how many were there already.
+fn counted(sent: u64, known: u64) -> String {
+    let jobs = if sent == 1 { "job" } else { "jobs" };
+    match known {
+        0 => format!("sent {sent} {jobs}"),
+        _ => format!("sent {sent} {jobs}, {known} were there already"),
+    }
+}
+
+/// Says how to go on after an interruption behind this line.
+fn interrupted(line: u64) -> String {
+    match line {
+        0 => "interrupted: nothing has been sent".to_owned(),
+        _ => format!("interrupted: lines 1 to {line} have been sent; the rest is `tail -n +{}`", line + 1),
     }
 }
 
@@ -107,33 +153,44 @@ struct Lines<R> {
     longest: usize,
     /// Number of the line read last; the first is 1.
     number: u64,
+    /// The beginning of the next line, which has not come as a whole.
+    begun: Vec<u8>,
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
-    /// Reads the next line without its newline. Never holds more in memory than a payload may have.
+    fn new(input: R, longest: usize) -> Self {
+        Self { input, longest, number: 0, begun: Vec::new() }
+    }
+
+    /// Reads the next line without its newline. Never holds more in memory than a payload may have. A call that is given up loses nothing.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
-        let mut line = Vec::new();
-        self.number += 1;
         loop {
-            let chunk = self.input.fill_buf().await.map_err(|error| format!("stdin can't be read: {error}"))?;
+            let read = self.input.fill_buf().await;
+            let chunk = read.map_err(|error| format!("stdin can't be read: {error}"));
+            let chunk = chunk.inspect_err(|_| self.number += 1)?;
             if chunk.is_empty() {
-                if line.is_empty() {
-                    self.number -= 1;
+                if self.begun.is_empty() {
                     return Ok(None);
                 }
-                return Ok(Some(line));
+                return Ok(Some(self.take()));
             }
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(chunk.len());
-            line.extend_from_slice(&chunk[..taken]);
+            self.begun.extend_from_slice(&chunk[..taken]);
             self.input.consume(taken + usize::from(end.is_some()));
-            if line.len() > self.longest {
+            if self.begun.len() > self.longest {
+                self.number += 1;
                 return Err(format!("it is longer than {} bytes (`database.max_payload`)", self.longest));
             }
             if end.is_some() {
-                return Ok(Some(line));
+                return Ok(Some(self.take()));
             }
         }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.number += 1;
+        std::mem::take(&mut self.begun)
     }
 }
 
@@ -141,8 +198,13 @@ fn progress(quiet: bool) -> ProgressBar {
     if quiet || !is_interactive() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} {human_pos} jobs sent ({per_sec})");
-    ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    let style = ProgressStyle::with_template("{spinner} {human_pos} jobs sent ({rate}/s)");
+    let rate = |state: &ProgressState, to: &mut dyn Write| {
+        // Writing to a bar's line can't fail.
+        let _ = write!(to, "{}", HumanCount(state.per_sec() as u64));
+    };
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner()).with_key("rate", rate);
+    ProgressBar::new_spinner().with_style(style)
 }
 
 #[cfg(test)]
@@ -151,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_are_cut_at_newlines_only() {
-        let mut lines = Lines { input: &b"a\r\n\n\xff b\nlast"[..], longest: 10, number: 0 };
+        let mut lines = Lines::new(&b"a\r\n\n\xff b\nlast"[..], 10);
         let mut all = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             all.push(line);
@@ -162,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_line_is_not_read_to_its_end() {
-        let mut lines = Lines { input: &b"ok\nfar too long"[..], longest: 5, number: 0 };
+        let mut lines = Lines::new(&b"ok\nfar too long"[..], 5);
         assert_eq!(lines.next().await.unwrap().unwrap(), b"ok");
         assert!(lines.next().await.unwrap_err().contains("longer than 5 bytes"));
         assert_eq!(lines.number, 2);

@@ -1,6 +1,6 @@
 //! `jobwright queues`: counts, pauses and limits.
 
-use jobwright::store::{EACH, QueueStatus, Rule, Scope, Shares};
+use jobwright::store::{EACH, JobFilter, NodeStatus, Page, QueueStatus, Rule, Scope, Shares};
 use serde::Serialize;
 
 use super::slow_notice::with_slow_notice;
@@ -8,7 +8,7 @@ use super::{connect_database, rules};
 use crate::args::{LimitArgs, OutputArgs, QueueArgs, QueuesCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, print, table};
+use crate::output::{Format, json, print, say, table};
 
 pub(crate) async fn run(settings: &Settings, command: QueuesCommand) -> Result<(), Failure> {
     let pause = async |args: QueueArgs, paused| {
@@ -16,14 +16,39 @@ pub(crate) async fn run(settings: &Settings, command: QueuesCommand) -> Result<(
     };
     match command {
         QueuesCommand::List(output) => list(settings, output).await,
-        QueuesCommand::Pause(args) => pause(args, true).await,
+        QueuesCommand::Pause(args) => {
+            let queue = args.queue.clone();
+            pause(args, true).await?;
+            note_unknown(settings, &queue).await
+        }
         QueuesCommand::Resume(args) => pause(args, false).await,
         QueuesCommand::Limit(args) => limit(settings, args).await,
     }
 }
 
+/// Says so if nothing is known of a queue: its name may be a typo.
+async fn note_unknown(settings: &Settings, queue: &str) -> Result<(), Failure> {
+    if queue == EACH {
+        return Ok(());
+    }
+    let admin = connect_database(settings).await?.admin();
+    if !admin.list(&JobFilter::default().queue(queue), &Page::new(1)).await?.is_empty() {
+        return Ok(());
+    }
+    let serves = |node: &NodeStatus| {
+        node.serves.as_ref().is_none_or(|serves| serves.queues.contains_key(queue) || serves.external.contains(queue))
+    };
+    if !admin.nodes().await?.iter().any(serves) {
+        say(format!("no job is in the queue {queue:?} now, and no node works on it: is that its name?"));
+    }
+    Ok(())
+}
+
 async fn limit(settings: &Settings, args: LimitArgs) -> Result<(), Failure> {
     let LimitArgs { queue, rule, aging, depth, share_by, weight, operator } = args;
+    if rule.is_empty() && aging.is_none() && depth.is_none() && share_by.is_none() && weight.is_empty() {
+        return Err(rules::nothing_given("`--running`, `--rate`, `--aging`, `--depth`, `--share-by` or `--weight`"));
+    }
     rules::change(settings, Scope::Queue, &queue, &operator, move |old| {
         rules::apply(old, &rule);
         if let Some(aging) = aging {

@@ -17,6 +17,9 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
         RulesCommand::List(output) => list(settings, output).await,
         RulesCommand::Put(args) => {
             let PutRuleArgs { name, rule, paused } = args;
+            if paused.is_none() && rule.is_empty() {
+                return Err(nothing_given("`--running`, `--rate` or `--paused`"));
+            }
             change(settings, name.scope, &name.name, &name.operator, move |old| {
                 old.paused = paused.unwrap_or(old.paused);
                 apply(old, &rule);
@@ -24,10 +27,24 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
             .await
         }
         RulesCommand::Delete(name) => {
-            change(settings, name.scope, &name.name, &name.operator, |rule| *rule = Rule::new(rule.scope, &*rule.name))
-                .await
+            let (scope, of) = (name.scope, name.name.clone());
+            if edit(settings, scope, &of, &name.operator, |rule| *rule = Rule::new(rule.scope, &*rule.name))
+                .await?
+                .0
+                .is_empty()
+            {
+                return Err(Failure::Failed(format!(
+                    "there is no rule for {scope} {of:?}; `jobwright rules list` shows those there are"
+                )));
+            }
+            line(format!("{scope} {of}: no rule any more"))
         }
     }
+}
+
+/// The error for a command that sets nothing.
+pub(super) fn nothing_given(flags: &str) -> Failure {
+    Failure::Usage(format!("nothing is to be set: give at least one of {flags}"))
 }
 
 /// Applies the given values to a rule.
@@ -46,14 +63,35 @@ pub(super) async fn change(
     scope: Scope,
     name: &str,
     operator: &OperatorArgs,
-    edit: impl FnOnce(&mut Rule) + Send + 'static,
+    with: impl FnOnce(&mut Rule) + Send + 'static,
 ) -> Result<(), Failure> {
-    let messages = connect_database(settings).await?;
-    let admin = operator.admin(&messages);
-    let rule = admin.change_rule(scope, name, edit).await?;
-    messages.wake_ups_sent().await;
-    let said = if rule == Rule::new(scope, name) { "no rule any more".to_owned() } else { text(&rule) };
+    let (before, rule) = edit(settings, scope, name, operator, with).await?;
+    let said = match (before.is_empty(), rule.is_empty()) {
+        (true, true) => "there is no rule, as before".to_owned(),
+        (false, true) => "no rule any more".to_owned(),
+        _ => text(&rule),
+    };
     line(format!("{scope} {name}: {said}"))
+}
+
+/// Changes a rule. Returns it as it was and as it is.
+async fn edit(
+    settings: &Settings,
+    scope: Scope,
+    name: &str,
+    operator: &OperatorArgs,
+    with: impl FnOnce(&mut Rule) + Send + 'static,
+) -> Result<(Rule, Rule), Failure> {
+    let messages = connect_database(settings).await?;
+    let (tell, told) = std::sync::mpsc::channel();
+    let edit = move |rule: &mut Rule| {
+        // Fails only if nobody waits for the answer any more.
+        let _ = tell.send(rule.clone());
+        with(rule);
+    };
+    let rule = operator.admin(&messages).change_rule(scope, name, edit).await?;
+    messages.wake_ups_sent().await;
+    Ok((told.recv().unwrap_or_else(|_| Rule::new(scope, name)), rule))
 }
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {

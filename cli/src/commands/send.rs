@@ -1,5 +1,8 @@
 //! `jobwright send`.
 
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
 use jobwright::{NewJob, Payload};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
@@ -63,7 +66,10 @@ pub(super) async fn payload(
             bytes
         }
         Some(text) => text.as_bytes().to_vec(),
-        None => b"null".to_vec(),
+        None => {
+            refuse_input().await?;
+            b"null".to_vec()
+        }
     };
     match content_type {
         Some(content_type) if content_type != "application/json" => Ok(Payload::bytes(content_type, bytes)),
@@ -74,5 +80,23 @@ pub(super) async fn payload(
                 .map_err(|_| Failure::Usage(format!("the payload is not UTF-8, so not JSON: {hint}")))?;
             Payload::json_text(text).map_err(|error| Failure::Usage(format!("{error}; {hint}")))
         }
+    }
+}
+
+/// How long a pipe may take to show whether it has something.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Refuses input that would be ignored: whoever pipes a payload means it to be sent. A pipe that stays open and says nothing is no input.
+async fn refuse_input() -> Result<(), Failure> {
+    if std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    match tokio::time::timeout(SOON, tokio::io::stdin().read(&mut [0])).await {
+        Ok(Ok(read)) if read > 0 => Err(Failure::Usage(
+            "stdin has data, and no payload is given: write `-` as the payload to send what is on stdin, `--lines` to send a job for each line of \
+             it, or `null` to send neither"
+                .to_owned(),
+        )),
+        _ => Ok(()),
     }
 }

@@ -126,7 +126,6 @@ fn sheet(job: &JobDetail, reasons: &[Reason], progress: Option<&JobProgress>, re
         ("owner", or_dash(summary.owner.map(|node| format!("node {node}")))),
         ("claimed at", or_dash(summary.claimed_at.map(time))),
         ("seq", summary.seq.to_string()),
-        ("version", job.version.to_string()),
     ];
     fields.extend(asked(job));
     if let Some((at, reason)) = &job.dead {

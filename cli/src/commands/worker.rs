@@ -106,6 +106,14 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     if broker.is_some() {
         broker_summary(&stats);
     }
+    if args.fail_on_dead && stats.dead > 0 && ended.is_ok() {
+        let jobs = if stats.dead == 1 {
+            "1 job has become a dead letter".to_owned()
+        } else {
+            format!("{} jobs have become dead letters", stats.dead)
+        };
+        return Err(Failure::Failed(format!("{jobs}, {} are done: `jobwright jobs errors` says why", stats.done)));
+    }
     if forced && stopping.cut_short() {
         return Err(Failure::Failed("stopped before all handlers had finished".to_owned()));
     }
@@ -242,13 +250,14 @@ fn longest_stop_grace(settings: &Settings) -> Duration {
 }
 
 fn summary(stats: &ExecutorStats, took: Duration) {
-    let ExecutorStats { claimed, handed_over, done, failed, other, released, refused, leases_lost, .. } = *stats;
+    let ExecutorStats { claimed, handed_over, done, failed, other, dead, released, refused, leases_lost, .. } = *stats;
     let seconds = took.as_secs_f64();
     tracing::info!(
         taken = claimed + handed_over,
         done,
         failed_attempts = failed,
         other,
+        dead,
         released,
         refused,
         leases_lost,

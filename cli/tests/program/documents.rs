@@ -147,7 +147,8 @@ fn every_command_and_every_flag_is_in_a_document() {
 /// Each row of the list has exactly the flags of its command, but those that every command has.
 #[test]
 fn the_list_of_commands_is_complete_row_by_row() {
-    const EVERYWHERE: [&str; 6] = ["--config", "--database-url", "--amqp-url", "--verbose", "--quiet", "--help"];
+    const EVERYWHERE: [&str; 7] =
+        ["--config", "--database-url", "--amqp-url", "--verbose", "--quiet", "--log-format", "--help"];
     let text = std::fs::read_to_string(root().join("docs/commands.md")).unwrap();
     let commands = commands();
     let is_leaf =

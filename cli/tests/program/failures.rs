@@ -57,7 +57,7 @@ fn dead_letters_are_selected_by_their_error(sandbox: &Sandbox) {
     assert_eq!((listed(&["--sent-since", "1h"]), listed(&["--sent-until", "1h"])), (5, 0));
     sandbox.run(&["jobs", "list", "--since", "yesterday"]).code(2).says("nor a duration");
     let done = sandbox.run(&["jobs", "retry", "--error", "refused", "--since", "1h"]).success().stdout;
-    assert_eq!(done.trim(), "1 job retried: 1 dead");
+    assert_eq!(done.trim(), "1 job retried (1 dead before)");
     assert_eq!(sandbox.show(&ids[3])["state"], "waiting");
 }
 
@@ -68,11 +68,11 @@ fn dead_letters_run_again_some_at_a_time(sandbox: &Sandbox) {
         let done = sandbox.run(&[&["jobs", "retry"], args].concat()).success();
         assert_eq!(done.stdout.trim(), text);
     };
-    says(&["--kind", "order", "--limit", "2", "--dry-run"], "2 jobs would be retried: 2 dead");
-    says(&["--kind", "order", "--limit", "2"], "2 jobs retried: 2 dead");
+    says(&["--kind", "order", "--limit", "2", "--dry-run"], "2 jobs would be retried (2 dead)");
+    says(&["--kind", "order", "--limit", "2"], "2 jobs retried (2 dead before)");
     assert_eq!(sandbox.show(&ids[0])["state"], "waiting");
     assert_eq!(sandbox.show(&ids[2])["state"], "dead");
-    says(&["--state", "dead", "--spread", "10h"], "2 jobs retried: 2 dead");
+    says(&["--state", "dead", "--spread", "10h"], "2 jobs retried (2 dead before)");
     let due = |id: &str| sandbox.show(id)["due_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let apart = due(&ids[3]).duration_since(due(&ids[2])).as_secs();
     assert!((5 * 3600 - 1..=5 * 3600).contains(&apart), "{apart}");

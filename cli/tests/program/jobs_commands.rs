@@ -178,7 +178,7 @@ fn a_bad_line_is_named(sandbox: &Sandbox) {
     let mut lines = numbers(1500);
     lines.push_str("{oops\n1501\n");
     let done = sandbox.run_with(&["send", "--jsonl", "x"], lines.as_bytes()).code(1);
-    let done = done.says("line 1501 can't be sent").says("1500 jobs, all lines before it, have been sent");
+    let done = done.says("line 1501 can't be sent").says("all lines before it have been sent: sent 1500 jobs");
     assert!(done.stderr.contains("not JSON"), "{done:?}");
     assert_eq!(sandbox.list(&[]).len(), 1500);
 }
@@ -217,19 +217,19 @@ fn operations_can_be_applied_to_jobs(sandbox: &Sandbox) {
         let done = sandbox.run(&[&["jobs"], args].concat()).success();
         assert_eq!(done.stdout.trim(), text);
     };
-    says(&["retry", "--state", "dead", "--dry-run"], "3 jobs would be retried: 3 dead");
-    says(&["retry", &dead[0], "--id", &later], "2 jobs retried: 1 timer, 1 dead");
+    says(&["retry", "--state", "dead", "--dry-run"], "3 jobs would be retried (3 dead)");
+    says(&["retry", &dead[0], "--id", &later], "2 jobs retried (1 timer, 1 dead before)");
     assert_eq!(sandbox.show(&dead[0])["state"], "waiting");
     assert_eq!(sandbox.show(&dead[0])["attempt"], 0);
     assert_eq!(sandbox.show(&later)["state"], "waiting");
     sandbox.run(&["jobs", "retry", &other]).code(1).says("1 of the 1 jobs could not be retried");
-    says(&["cancel", "--kind", "other"], "1 job cancelled: 1 waiting");
+    says(&["cancel", "--kind", "other"], "1 job cancelled (1 waiting before)");
     sandbox.run(&["jobs", "show", &other]).code(1);
     says(&["cancel", "--kind", "other"], "0 jobs cancelled");
     let json = sandbox.run(&["jobs", "delete", "--all", "--dry-run", "--output", "json"]).success().stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json, json!({ "dry_run": true, "total": 4, "states": { "waiting": 2, "dead": 2 } }));
-    says(&["delete", "--all"], "4 jobs deleted: 2 waiting, 2 dead");
+    says(&["delete", "--all"], "4 jobs deleted (2 waiting, 2 dead before)");
     assert!(sandbox.list(&[]).is_empty());
 }
 

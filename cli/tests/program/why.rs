@@ -97,6 +97,8 @@ fn the_doctor_warns_of_jobs_that_nothing_takes(sandbox: &Sandbox) {
     let typos: Vec<String> = (0..3).map(|_| sandbox.send(&["theirs"])).collect();
     let found = check();
     assert_eq!(found["state"], "warn");
+    // Without a warning it would not fail for this one.
+    sandbox.run(&["doctor", "--strict"]).code(1).prints("→ is the kind \"theirs\" spelled").prints(" warned, ");
     let text = found["found"].as_str().unwrap();
     assert!(text.contains("3 jobs") && text.contains("handler for the kind \"theirs\""), "{text}");
     assert!(text.contains(&typos[0]), "{text}");

@@ -16,6 +16,8 @@ pub struct ExecutorStats {
     pub conflicts: u64,
     /// Attempts that ended with snooze, cancel or dead.
     pub other: u64,
+    /// Jobs that became dead letters after an attempt here.
+    pub dead: u64,
     /// Jobs given back unfinished.
     pub released: u64,
     /// Outcomes that were refused because the claim was no longer current.
@@ -58,6 +60,7 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) conflicts: AtomicU64,
     pub(crate) other: AtomicU64,
+    pub(crate) dead: AtomicU64,
     pub(crate) released: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) cancelled: AtomicU64,
@@ -89,6 +92,7 @@ impl Counters {
             failed: get(&self.failed),
             conflicts: get(&self.conflicts),
             other: get(&self.other),
+            dead: get(&self.dead),
             released: get(&self.released),
             refused: get(&self.refused),
             cancelled: get(&self.cancelled),

@@ -17,7 +17,7 @@ use crate::executor::node::completion::Completion;
 use crate::executor::node::gathering::Member;
 use crate::executor::node::stats::add;
 use crate::executor::panic::catching_async;
-use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span};
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, rounded};
 use crate::executor::run::rollback::{abandon, discard};
 use crate::executor::run::timeout;
 use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
@@ -47,7 +47,7 @@ pub(crate) async fn run<S: Store>(
 ) {
     let (jobs, slots): (Vec<_>, Vec<_>) = members.into_iter().map(|member| (member.job, member.slots)).unzip();
     let Some(first) = jobs.first() else { return };
-    let span = tracing::info_span!("batch", kind = %first.kind, queue = %first.queue, jobs = jobs.len());
+    let span = tracing::error_span!("batch", kind = %first.kind, queue = %first.queue, jobs = jobs.len());
     let kind = &handler.kind;
     let run = async {
         let (jobs, unread) = decoded(&node, jobs);
@@ -62,6 +62,7 @@ pub(crate) async fn run<S: Store>(
         let ending = execute(&node, &handler, &plan, &jobs, &mut context).await;
         let ran = matches!(ending, BatchEnd::Returned(_));
         conclude(&node, kind, &jobs, context, ending).await;
+        tracing::debug!(took = ?rounded(began.elapsed()), "the batch ended");
         if ran {
             for job in &jobs {
                 kind.breaker.ran(job.id, began);

@@ -1,7 +1,7 @@
 //! What a call that leaves nothing to commit means for its jobs, and what is free after it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::executor::kinds::breaker::Refused;
 use crate::executor::kinds::failure_policy::RetryDecision;
@@ -16,9 +16,10 @@ use crate::store::{Settlement, Verdict};
 /// As a number of lost conflicts: the handler is not run again at once.
 pub(crate) const NO_MORE: u32 = u32::MAX;
 
-/// Returns the span for what is logged while a job runs.
+/// Returns the span for what is logged while a job runs. Its level is that of errors, so that a line about a job names the job whatever the filter of
+/// the program lets through.
 pub(crate) fn job_span(job: &Job) -> tracing::Span {
-    tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
+    tracing::error_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
         trace_id = job.trace().map(TraceContext::trace_id))
 }
 
@@ -69,12 +70,40 @@ pub(crate) fn failure(node: &Node, kind: &Kind, job: &Job, error: &JobError, con
 pub(crate) fn settled(node: &Node, job: &Job, error: &JobError, verdict: Verdict) -> Completion {
     let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
     if last {
+        add(&node.counters.dead, 1);
         tracing::error!(%error, "the job failed and becomes a dead letter");
     } else {
-        tracing::warn!(%error, next = ?verdict, "the attempt failed");
+        let left = job.max_attempts - job.attempt;
+        let retry_in = if let Verdict::Retry(delay) = verdict { Some(rounded(delay)) } else { None };
+        let retry_in = retry_in.map(tracing::field::debug);
+        tracing::warn!(%error, retry_in, attempts_left = left, "the attempt failed");
     }
     let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
     Completion::Settled(node.codecs.settlement(settlement, &job.kind, &job.queue))
+}
+
+/// Notes how an attempt ended: one line for each, for whoever follows jobs at the level of `debug`.
+pub(crate) fn log_end(completion: &Completion, began: Instant) {
+    let took = rounded(began.elapsed());
+    let outcome = match completion {
+        // Of one that was committed before, with the next of its group.
+        Completion::DoneInGroup(ended, _) if ended.is_empty() => return,
+        Completion::Done(_) | Completion::DoneInGroup(..) => "done",
+        Completion::Settled(settlement) => match settlement.verdict {
+            Verdict::Retry(_) => "failed",
+            Verdict::Snooze(_) => "snoozed",
+            Verdict::Cancel => "cancelled",
+            Verdict::Dead => "dead",
+            Verdict::Release => "given back",
+        },
+        Completion::Recorded(..) => return,
+    };
+    tracing::debug!(outcome, ?took, "the attempt ended");
+}
+
+/// Rounds a time for a log: nobody needs more than milliseconds.
+pub(crate) fn rounded(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Frees the slots of jobs whose outcomes were handed in.

@@ -20,7 +20,7 @@ use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
 use crate::executor::node::stats::add;
 use crate::executor::panic::catching_async;
-use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, settled};
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, log_end, settled};
 use crate::executor::run::rollback::{abandon, discard};
 use crate::executor::run::timeout::within;
 use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
@@ -114,6 +114,9 @@ async fn attempts<S: Store>(
             Conclusion::Over(completion) => {
                 if ran {
                     handler.kind.breaker.ran(job.id, began);
+                }
+                if let Some(completion) = &completion {
+                    log_end(completion, began);
                 }
                 return completion;
             }
@@ -232,12 +235,14 @@ async fn conclude<S: Store>(
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
                     node.wakeup.job_waiters.notify([job.id]);
                     if accepted {
+                        log_end(&Completion::Done(fence), began);
                         node.in_flight.remove(std::iter::once(fence));
                     } else {
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                         node.in_flight.leave(std::iter::once(fence));
                     }
-                    return Conclusion::Over(group_run.map(|group_run| Completion::DoneInGroup(Vec::new(), group_run)));
+                    let next = group_run.map(|group_run| Completion::DoneInGroup(Vec::new(), group_run));
+                    return Conclusion::Over(next);
                 }
                 // If the commit took effect and only its answer got lost, the row is gone and this outcome is refused.
                 Err(error) => failed(&error),

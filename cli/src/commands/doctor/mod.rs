@@ -50,16 +50,20 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
     Ok(ExitCode::from(if findings.iter().any(|finding| finding.unreachable) {
         3
     } else {
-        u8::from(findings.iter().any(|finding| finding.state == State::Fail))
+        let is_bad = |finding: &Finding| finding.state == State::Fail || args.strict && finding.state == State::Warn;
+        u8::from(findings.iter().any(is_bad))
     }))
 }
 
-/// Formats the findings, one line each, with the advice below.
+/// Formats the findings, one line each, with the advice below, and how many there are at the end.
 fn sheet(findings: &[Finding]) -> String {
-    findings.iter().fold(String::new(), |sheet, finding| {
+    let of = |state| findings.iter().filter(|finding| finding.state == state).count();
+    let last = format!("{} failed, {} warned, {} ok\n", of(State::Fail), of(State::Warn), of(State::Ok));
+    let lines = findings.iter().fold(String::new(), |sheet, finding| {
         let Finding { check, state, found, todo, .. } = finding;
         let line = format!("{state:<5} {check:<20} {}\n", harmless(found).replace('\n', " "));
         let todo = todo.as_ref().map_or_else(String::new, |todo| format!("{:<27}→ {}\n", "", harmless(todo)));
         sheet + &line + &todo
-    })
+    });
+    lines + &last
 }

@@ -240,6 +240,8 @@ impl Done {
 pub(crate) struct Worker {
     pub(crate) child: Child,
     said: Arc<Mutex<String>>,
+    /// Reads what it says, until it has closed stderr.
+    reader: std::thread::JoinHandle<()>,
 }
 
 impl Worker {
@@ -248,13 +250,13 @@ impl Worker {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (mut stderr, heard) = (child.stderr.take().unwrap(), said.clone());
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut chunk = [0; 4096];
             while let Ok(n @ 1..) = stderr.read(&mut chunk) {
                 heard.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..n]));
             }
         });
-        Self { child, said }
+        Self { child, said, reader }
     }
 
     pub(crate) fn said(&self) -> String {
@@ -267,13 +269,18 @@ impl Worker {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end and returns its exit code.
+    /// Waits for its end, and until all that it said is read. Returns its exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let mut code = None;
         until("the worker to end", || {
             code = self.child.try_wait().unwrap();
             code.is_some()
         });
+        // A program that it has left behind may keep its stderr open.
+        let begun = Instant::now();
+        while !self.reader.is_finished() && begun.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         code.and_then(|status| status.code())
     }
 

@@ -1,0 +1,101 @@
+//! What a command line means is done or refused, and never dropped in silence.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
+use crate::common::{Done, Sandbox, on_both_stores, until};
+
+on_both_stores!(
+    input_that_no_flag_asks_for_is_refused,
+    lines_that_were_there_already_are_not_counted,
+    settings_that_set_nothing_are_refused,
+    a_state_that_an_action_can_not_take_is_refused,
+    a_drain_says_that_jobs_died,
+    lines_are_sent_before_their_writer_ends,
+    an_interrupted_command_says_how_to_go_on,
+);
+
+fn input_that_no_flag_asks_for_is_refused(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    let refused = sandbox.run_with(&["send", "k"], b"{\"order\": 42}").code(2);
+    refused.says("stdin has data").says("write `-`");
+    assert!(sandbox.list(&[]).is_empty());
+    sandbox.run_with(&["send", "k", "-"], b"{\"order\": 42}").success();
+    sandbox.run_with(&["send", "k", "1"], b"not meant").success();
+    sandbox.run_with(&["send", "k"], b"").success();
+    assert_eq!(sandbox.list(&[]).len(), 3);
+}
+
+fn lines_that_were_there_already_are_not_counted(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    let lines = sandbox.run_with(&["send", "k", "--lines", "--unique", "x"], b"a\nb\nc\n").success();
+    lines.says("sent 1 job, 2 were there already");
+    assert_eq!(sandbox.list(&[]).len(), 1);
+    sandbox.run_with(&["send", "k", "--lines"], b"a\n").success().says("sent 1 job in ");
+}
+
+fn settings_that_set_nothing_are_refused(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    sandbox.run(&["queues", "limit", "mail"]).code(2).says("nothing is to be set").says("--running");
+    sandbox.run(&["rules", "put", "kind", "k"]).code(2).says("nothing is to be set");
+    sandbox.run(&["rules", "delete", "kind", "k"]).code(1).says("there is no rule for kind \"k\"");
+    sandbox.run(&["queues", "resume", "mail"]).success().prints("there is no rule, as before");
+    sandbox.run(&["queues", "pause", "mail"]).success().prints("queue mail: paused").says("is that its name?");
+    sandbox.run(&["rules", "delete", "queue", "mail"]).success().prints("no rule any more");
+    sandbox.send(&["k", "--queue", "post"]);
+    let known: Done = sandbox.run(&["queues", "pause", "post"]).success();
+    assert_eq!(known.stderr, "");
+}
+
+fn a_state_that_an_action_can_not_take_is_refused(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    sandbox.run(&["jobs", "retry", "--state", "running"]).code(2).says("takes no jobs that are running");
+    sandbox.run(&["jobs", "retry", "--state", "dead,running"]).success();
+    sandbox.run(&["jobs", "list"]).success().says("no job matches");
+}
+
+fn a_drain_says_that_jobs_died(sandbox: &Sandbox) {
+    sandbox
+        .configure("[handlers.bad]\ncommand = [\"sh\", \"-c\", \"exit 65\"]\n[handlers.good]\ncommand = [\"true\"]\n");
+    for kind in ["bad", "good", "good"] {
+        sandbox.send(&[kind]);
+    }
+    sandbox
+        .run(&["worker", "--drain", "--fail-on-dead", "-q"])
+        .code(1)
+        .says("1 job has become a dead letter, 2 are done");
+    sandbox.send(&["good"]);
+    sandbox.run(&["worker", "--drain", "--fail-on-dead"]).success();
+}
+
+/// As `tail -f` would.
+fn lines_are_sent_before_their_writer_ends(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    let mut command = sandbox.command(&["send", "k", "--lines"]);
+    let mut sends = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = sends.stdin.take().unwrap();
+    lines.write_all(b"a\nb\nbegun").unwrap();
+    until("two lines", || sandbox.list(&[]).len() == 2);
+    lines.write_all(b" and ended\n").unwrap();
+    until("the third line", || sandbox.list(&[]).len() == 3);
+    drop(lines);
+    assert!(sends.wait().unwrap().success());
+    let ids = sandbox.list(&[]);
+    let last = sandbox.show(ids[2]["id"].as_str().unwrap());
+    assert_eq!(last["payload"]["text"], "begun and ended");
+}
+
+fn an_interrupted_command_says_how_to_go_on(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    let mut command = sandbox.command(&["send", "k", "--lines"]);
+    let mut sends = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = sends.stdin.take().unwrap();
+    lines.write_all(b"a\nb\n").unwrap();
+    until("two lines", || sandbox.list(&[]).len() == 2);
+    let pid = sends.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    assert_eq!(sends.wait().unwrap().code(), Some(130));
+    let said: Vec<String> = BufReader::new(sends.stderr.take().unwrap()).lines().map(Result::unwrap).collect();
+    assert!(said.iter().any(|line| line.contains("lines 1 to 2 have been sent; the rest is `tail -n +3`")), "{said:?}");
+    drop(lines);
+}
