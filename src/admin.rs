@@ -197,10 +197,7 @@ impl Admin {
         let affected = self.jobs.operate(filter, action, operator).await;
         if !self.dry_run {
             // Also after an error: some of it may be done.
-            self.wakeup.notify([match action {
-                Action::Suspend | Action::Cancel | Action::Delete => Hint::Admission,
-                _ => Hint::Any,
-            }]);
+            self.wakeup.notify([action.hint()]);
         }
         affected
     }

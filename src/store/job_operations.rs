@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{JobFilter, JobState, RetryOptions};
+use super::{Hint, JobFilter, JobState, RetryOptions};
 use crate::error::{Error, Result};
 use crate::job::JobId;
 
@@ -119,6 +119,15 @@ impl Action {
             Self::Change(_) | Self::Delete => &[Waiting, Blocked, Timer, Suspended, Dead],
             Self::Retry { .. } => &[Timer, Dead],
             Self::Cancel => &[Waiting, Blocked, Running, External, Timer, Suspended],
+        }
+    }
+
+    /// Returns what executors are told after the action.
+    pub(crate) const fn hint(&self) -> Hint {
+        match self {
+            // What removed jobs held, others may wait for.
+            Self::Suspend | Self::Cancel | Self::Delete => Hint::Admission,
+            Self::Resume | Self::RunNow | Self::Change(_) | Self::Retry { .. } => Hint::Any,
         }
     }
 

@@ -101,13 +101,20 @@ async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     match output.output {
         Format::Json => json(&listed),
         Format::Table => print(table(
-            ["queue", "waiting", "blocked", "running", "timer", "suspended", "dead", "rule"],
+            ["queue", "waiting", "blocked", "running", "external", "timer", "suspended", "dead", "rule"],
             listed.iter().map(|Listed { status, rule }| {
-                let counts =
-                    [status.waiting, status.blocked, status.running, status.timer, status.suspended, status.dead];
-                let [waiting, blocked, running, timer, suspended, dead] = counts.map(|n| n.to_string());
+                let counts = [
+                    status.waiting,
+                    status.blocked,
+                    status.running,
+                    status.external,
+                    status.timer,
+                    status.suspended,
+                    status.dead,
+                ];
+                let [waiting, blocked, running, external, timer, suspended, dead] = counts.map(|n| n.to_string());
                 let rule = rule.as_ref().map_or_else(|| "-".to_owned(), rules::text);
-                [status.queue.clone(), waiting, blocked, running, timer, suspended, dead, rule]
+                [status.queue.clone(), waiting, blocked, running, external, timer, suspended, dead, rule]
             }),
         )),
     }

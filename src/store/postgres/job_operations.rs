@@ -14,7 +14,7 @@ use super::{retry, rows};
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
 use crate::store::job_operations::{Chunk, check_name, what};
-use crate::store::{Action, AffectedJobs, Change, DueChange, Hint, JobFilter, JobState, OperatorOptions, Released};
+use crate::store::{Action, AffectedJobs, Change, DueChange, JobFilter, JobState, OperatorOptions, Released};
 
 /// How many jobs of a dead node are released in one transaction.
 const RELEASED: usize = 500;
@@ -62,12 +62,7 @@ pub(super) async fn operate(
     {
         return Err(error);
     }
-    let hint = match action {
-        // The removed jobs may have held permits or keys that others wait for.
-        Action::Suspend | Action::Cancel | Action::Delete => Hint::Admission,
-        _ => Hint::Any,
-    };
-    if let Err(error) = super::hints::notify(shared, &[hint]).await {
+    if let Err(error) = super::hints::notify(shared, &[action.hint()]).await {
         tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
     }
     Ok(all)

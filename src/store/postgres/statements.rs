@@ -309,6 +309,43 @@ mod tests {
         }
     }
 
+    /// Statements that look into most tables of jobs, and why not into each.
+    const NOT_IN_EACH: &[(&str, &str)] = &[
+        ("cancel", "a dead letter has ended"),
+        ("delete", "a job of an external worker is left alone"),
+        ("schedule_lock", "a dead letter overlaps with nothing"),
+        ("settle_external", "a report suspends no job"),
+    ];
+
+    /// A job that is in none of the tables is gone, and what it held is taken back: a table that is forgotten would cost living jobs their permits,
+    /// keys or progress.
+    #[test]
+    fn what_looks_for_a_job_looks_into_each_table_of_jobs() {
+        let schema = include_str!("../../../migrations/postgres/0001_schema.sql");
+        let tables = schema.split("create table {schema}.").skip(1).filter_map(|rest| {
+            let (name, columns) = rest.split_once(" (")?;
+            let columns = columns.split("\n)").next()?;
+            ["    rank ", "    max_attempts "].iter().all(|column| columns.contains(column)).then_some(name)
+        });
+        let tables: Vec<String> = tables.map(|name| format!("\"s\".{name} ")).collect();
+        assert!(tables.len() >= 5, "{tables:?}");
+        let functions = schema.split("create function {schema}.").skip(1).filter_map(|rest| {
+            let (name, body) = (rest.split('(').next()?, rest.split("$;\n").next()?);
+            Some((name.to_owned(), body.replace("{schema}", "\"s\"")))
+        });
+        let statements = Statements::new("s", Keep::All);
+        let statements = statements.all().map(|(name, statement)| (name.to_owned(), statement.sql.clone()));
+        let mut whole = 0;
+        for (name, sql) in statements.chain(functions) {
+            let text = format!("{} ", sql.replace(['\n', ')', ';', ','], " "));
+            let named = tables.iter().filter(|table| text.contains(table.as_str())).count();
+            whole += usize::from(named == tables.len());
+            let is_meant = NOT_IN_EACH.iter().any(|(known, _)| *known == name);
+            assert!(named < 4 || named == tables.len() || is_meant, "{name} looks into {named} of {tables:?}");
+        }
+        assert!(whole >= 10, "only {whole} look into each");
+    }
+
     #[test]
     fn a_statement_begins_with_its_name_and_has_no_comments() {
         let sql = Statements::new("s", Keep::All).claim.sql;

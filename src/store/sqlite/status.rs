@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, Row, named_params};
 
 use super::liveness_files::LivenessFiles;
@@ -11,7 +12,7 @@ use super::why::json;
 use crate::error::Result;
 use crate::job::NodeId;
 use crate::store::sections::section;
-use crate::store::{NodeStatus, QueueStatus, StatusReport};
+use crate::store::{JobState, NodeStatus, QueueStatus, StatusReport};
 
 const SQL: &str = include_str!("status.sql");
 const QUEUES: &str = section(SQL, "queues");
@@ -40,18 +41,19 @@ fn queues(connection: &Connection, now: Micros) -> rusqlite::Result<Vec<QueueSta
         let new = || QueueStatus { queue: name.clone(), ..QueueStatus::default() };
         let queue = queues.entry(name.clone()).or_insert_with(new);
         let jobs = number(row, "jobs")?;
-        match row.get::<_, String>("state")?.as_str() {
-            "waiting" => {
+        let state: JobState = row.get::<_, String>("state")?.parse().map_err(|_| FromSqlError::InvalidType)?;
+        match state {
+            JobState::Waiting => {
                 queue.waiting = jobs;
                 queue.oldest_waiting_seconds =
                     row.get::<_, Option<Micros>>("oldest")?.map(|oldest| seconds(now - oldest).max(0.0));
             }
-            "running" => queue.running = jobs,
-            "external" => queue.external = jobs,
-            "timer" => (queue.timer, queue.overdue) = (jobs, number(row, "overdue")?),
-            "blocked" => queue.blocked = jobs,
-            "suspended" => queue.suspended = jobs,
-            _ => queue.dead = jobs,
+            JobState::Running => queue.running = jobs,
+            JobState::External => queue.external = jobs,
+            JobState::Timer => (queue.timer, queue.overdue) = (jobs, number(row, "overdue")?),
+            JobState::Blocked => queue.blocked = jobs,
+            JobState::Suspended => queue.suspended = jobs,
+            JobState::Dead => queue.dead = jobs,
         }
     }
     Ok(queues.into_values().collect())
