@@ -85,9 +85,15 @@ impl Admin {
     }
 }
 
-/// Finds the change since which a rule pauses, without a break. `changes` begin with the newest.
+/// Finds the change since which a rule pauses, without a break. `changes` begin with the newest. `None`: it is older than they are.
 fn paused_by(changes: &[AuditEntry], scope: Scope, name: &str) -> Option<(String, Timestamp)> {
     let of_rule = changes.iter().filter(|entry| entry.what["scope"] == scope.as_str() && entry.what["name"] == name);
-    let first = of_rule.take_while(|entry| entry.what["paused"] == true).last()?;
-    Some((first.who.clone(), first.at))
+    let mut since = None;
+    for entry in of_rule {
+        if entry.what["paused"] != true {
+            return since;
+        }
+        since = Some((entry.who.clone(), entry.at));
+    }
+    since.filter(|_| changes.len() < CHANGES)
 }

@@ -69,6 +69,8 @@ pub enum Holder {
         /// The job that was cancelled.
         id: JobId,
     },
+    /// A job that is gone, in a table that was truncated or restored. A running worker takes the permit back within two minutes.
+    Gone,
     /// A node, for the jobs that it runs.
     Node {
         /// The node.
@@ -239,12 +241,12 @@ impl Reason {
         }
     }
 
-    /// Returns what a person can do about it; `None` = wait.
-    pub fn remedy(&self) -> Option<String> {
+    /// Returns what a person can do about it, for the job with this id; `None` = wait.
+    pub fn remedy(&self, job: JobId) -> Option<String> {
         Some(match self {
             Self::Overdue { .. } => "the log of a running worker says why it moves no timers".to_owned(),
-            Self::Suspended => "`jobwright jobs resume ID`".to_owned(),
-            Self::Dead { .. } => "`jobwright jobs retry ID` when the cause is gone".to_owned(),
+            Self::Suspended => format!("`jobwright jobs resume {job}`"),
+            Self::Dead { .. } => format!("`jobwright jobs retry {job}` when the cause is gone"),
             Self::Paused { scope: Scope::Queue, name, .. } => format!("`jobwright queues resume {}`", quoted(name)),
             Self::Paused { scope, name, .. } => {
                 format!("`jobwright rules put {scope} {} --paused false`", quoted(name))
@@ -259,11 +261,11 @@ impl Reason {
                 format!("`jobwright jobs resume {id}`")
             }
             Self::Unreadable => {
-                "`jobwright jobs show ID` shows what can be read of it; send it again, and `jobs delete` it".to_owned()
+                format!("`jobwright jobs show {job}` shows what can be read of it; send it again, and `jobs delete` it")
             }
             Self::NoNode => "start `jobwright worker`, or the service with the executor".to_owned(),
             Self::QueueNotServed { queue } => format!(
-                "start a worker with `--queue {}`, or move the job: `jobwright jobs change ID --queue …`",
+                "start a worker with `--queue {}`, or move the job: `jobwright jobs change {job} --to-queue …`",
                 quoted(queue)
             ),
             Self::KindNotHandled { kind, .. } => format!(
@@ -296,6 +298,7 @@ impl fmt::Display for Holder {
             }
             Self::Job { id, kind, state, .. } => write!(f, "job {id} of kind {kind:?}, which is {state}"),
             Self::Handler { id } => write!(f, "the handler of the cancelled job {id}, which has not ended yet"),
+            Self::Gone => f.write_str("a job that is gone; a running worker takes that back within two minutes"),
             Self::Node { id, jobs: 1 } => write!(f, "node {id}"),
             Self::Node { id, jobs } => write!(f, "node {id} with {jobs}"),
         }

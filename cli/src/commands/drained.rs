@@ -143,18 +143,22 @@ async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
 /// Describes the waiting jobs of this scope that a rule keeps from starting until a person changes it. `None`: some can start, or run.
 async fn held(admin: &Admin, scope: &Scope) -> jobwright::Result<Option<Vec<String>>> {
     let mut why = Vec::new();
-    for queue in &scope.queues {
-        for kind in &scope.kinds {
-            let running = JobFilter::state(JobState::Running).queue(queue.clone()).kind(kind.clone());
-            if !admin.list(&running, &Page::new(1)).await?.is_empty() {
-                return Ok(None);
-            }
+    let holds = |reason: &&Reason| matches!(reason, Reason::Paused { .. } | Reason::Limit { most: 0, .. });
+    for (queue, kind) in scope.queues.iter().flat_map(|queue| scope.kinds.iter().map(move |kind| (queue, kind))) {
+        let of_kind = |state| JobFilter::state(state).queue(queue.clone()).kind(kind.clone());
+        if !admin.list(&of_kind(JobState::Running), &Page::new(1)).await?.is_empty() {
+            return Ok(None);
         }
-        for HeldUp { jobs, example, .. } in admin.why_waiting(Some(queue), None).await? {
-            if !scope.kinds.contains(&example.kind) || example.state == JobState::Blocked {
-                continue;
-            }
-            let holds = |reason: &&Reason| matches!(reason, Reason::Paused { .. } | Reason::Limit { most: 0, .. });
+        if admin.list(&of_kind(JobState::Waiting), &Page::new(1)).await?.is_empty() {
+            continue;
+        }
+        let classes = admin.why_waiting(Some(queue), Some(kind)).await?;
+        let waiting: Vec<_> = classes.iter().filter(|held| held.example.state == JobState::Waiting).collect();
+        // Without one, the example of a class has just gone on, and the next look finds another.
+        if waiting.is_empty() {
+            return Ok(None);
+        }
+        for HeldUp { jobs, example, .. } in waiting {
             match example.reasons.iter().find(holds) {
                 Some(reason) => why.push(format!("{jobs} left: {reason}")),
                 None => return Ok(None),

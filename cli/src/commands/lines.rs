@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
-use jobwright::{AnyStore, MessageServices, NewJob, Payload};
+use jobwright::{AnyStore, ErrorKind, MessageServices, NewJob, Payload};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 use tokio::time::timeout;
 
@@ -19,6 +19,8 @@ const BATCH: usize = 1000;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// A batch is sent as it is when no line has come for this long.
 const QUIET: Duration = Duration::from_millis(100);
+/// No line waits in a batch for longer than this.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Sends all lines of `input`.
 pub(super) async fn send_lines(
@@ -37,6 +39,8 @@ pub(super) async fn send_lines(
         let first = lines.number + 1;
         let mut batch = messages.begin();
         let mut bytes = 0;
+        let mut last = lines.number;
+        let mut due = Instant::now() + LONGEST;
         // A line that can't be sent ends the input, but the lines before it are sent.
         let end = loop {
             if batch.pending().len() == BATCH || bytes >= BATCH_BYTES {
@@ -47,7 +51,7 @@ pub(super) async fn send_lines(
                 if batch.pending().is_empty() {
                     Some(lines.next().await)
                 } else {
-                    timeout(QUIET, lines.next()).await.ok()
+                    timeout(QUIET.min(due.saturating_duration_since(Instant::now())), lines.next()).await.ok()
                 }
             };
             let next = tokio::select! {
@@ -62,11 +66,15 @@ pub(super) async fn send_lines(
             match next {
                 Ok(Some(line)) => {
                     bytes += line.len();
+                    if batch.pending().is_empty() {
+                        due = Instant::now() + LONGEST;
+                    }
                     match job(args, line) {
                         Ok(Some(job)) => {
                             if let Err(error) = batch.send(job) {
                                 break Some(Err(Failure::from(error).to_string()));
                             }
+                            last = lines.number;
                         }
                         Ok(None) => {}
                         Err(why) => break Some(Err(why)),
@@ -85,7 +93,11 @@ pub(super) async fn send_lines(
             }
             Err(error) => {
                 bar.finish_and_clear();
-                say(format!("{} before; the commit of lines {first} to {} failed", counted(sent, known), lines.number));
+                let what = if error.kind() == ErrorKind::CommitUnknown { "may have failed" } else { "failed" };
+                say(format!("{} before; the commit of lines {first} to {last} {what}", counted(sent, known)));
+                if let Some(Err(why)) = end {
+                    say(format!("line {} can't be sent: {why}", lines.number));
+                }
                 return Err(error.into());
             }
         }

@@ -1,6 +1,6 @@
 //! `jobwright queues`: counts, pauses and limits.
 
-use jobwright::store::{EACH, JobFilter, NodeStatus, Page, QueueStatus, Rule, Scope, Shares};
+use jobwright::store::{EACH, NodeStatus, QueueStatus, Rule, Scope, Shares};
 use serde::Serialize;
 
 use super::slow_notice::with_slow_notice;
@@ -19,7 +19,11 @@ pub(crate) async fn run(settings: &Settings, command: QueuesCommand) -> Result<(
         QueuesCommand::Pause(args) => {
             let queue = args.queue.clone();
             pause(args, true).await?;
-            note_unknown(settings, &queue).await
+            // The queue is paused, whatever becomes of the note.
+            if let Err(error) = note_unknown(settings, &queue).await {
+                tracing::debug!(%error, "whether the queue is known could not be looked at");
+            }
+            Ok(())
         }
         QueuesCommand::Resume(args) => pause(args, false).await,
         QueuesCommand::Limit(args) => limit(settings, args).await,
@@ -32,14 +36,14 @@ async fn note_unknown(settings: &Settings, queue: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let admin = connect_database(settings).await?.admin();
-    if !admin.list(&JobFilter::default().queue(queue), &Page::new(1)).await?.is_empty() {
+    if !admin.why_waiting(Some(queue), None).await?.is_empty() {
         return Ok(());
     }
     let serves = |node: &NodeStatus| {
         node.serves.as_ref().is_none_or(|serves| serves.queues.contains_key(queue) || serves.external.contains(queue))
     };
     if !admin.nodes().await?.iter().any(serves) {
-        say(format!("no job is in the queue {queue:?} now, and no node works on it: is that its name?"));
+        say(format!("no job waits in the queue {queue:?} now, and no node works on it: is that its name?"));
     }
     Ok(())
 }

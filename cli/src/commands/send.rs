@@ -1,9 +1,11 @@
 //! `jobwright send`.
 
-use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::io::Seek as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 
 use jobwright::{NewJob, Payload};
+use nix::poll::{PollFd, PollFlags, poll};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
 use super::connect;
@@ -67,7 +69,7 @@ pub(super) async fn payload(
         }
         Some(text) => text.as_bytes().to_vec(),
         None => {
-            refuse_input().await?;
+            refuse_input()?;
             b"null".to_vec()
         }
     };
@@ -83,20 +85,33 @@ pub(super) async fn payload(
     }
 }
 
-/// How long a pipe may take to show whether it has something.
-const SOON: Duration = Duration::from_millis(100);
+/// How long a pipe may take to show whether it has something, in milliseconds.
+const SOON: u8 = 100;
 
-/// Refuses input that would be ignored: whoever pipes a payload means it to be sent. A pipe that stays open and says nothing is no input.
-async fn refuse_input() -> Result<(), Failure> {
-    if std::io::stdin().is_terminal() {
+/// Refuses input that would be ignored: whoever pipes a payload means it to be sent.
+fn refuse_input() -> Result<(), Failure> {
+    if !has_input().unwrap_or(false) {
         return Ok(());
     }
-    match tokio::time::timeout(SOON, tokio::io::stdin().read(&mut [0])).await {
-        Ok(Ok(read)) if read > 0 => Err(Failure::Usage(
-            "stdin has data, and no payload is given: write `-` as the payload to send what is on stdin, `--lines` to send a job for each line of \
-             it, or `null` to send neither"
-                .to_owned(),
-        )),
-        _ => Ok(()),
+    Err(Failure::Usage(
+        "stdin has data, and no payload is given: write `-` as the payload to send what is on stdin, `--lines` to send a job for each line of it, or \
+         `null` to send neither"
+            .to_owned(),
+    ))
+}
+
+/// Whether stdin is a file or a pipe with something to read. It reads nothing: what is there may be for another program.
+fn has_input() -> std::io::Result<bool> {
+    let stdin = std::io::stdin();
+    let mut file = std::fs::File::from(stdin.as_fd().try_clone_to_owned()?);
+    let known = file.metadata()?;
+    if known.is_file() {
+        return Ok(file.stream_position()? < known.len());
     }
+    if !known.file_type().is_fifo() {
+        return Ok(false);
+    }
+    let mut asked = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    poll(&mut asked, SOON)?;
+    Ok(asked[0].revents().is_some_and(|found| found.contains(PollFlags::POLLIN)))
 }

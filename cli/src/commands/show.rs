@@ -8,7 +8,6 @@ use serde_json::{Value, json as value};
 
 use super::connect_database;
 use super::slow_notice::with_slow_notice;
-use super::why::remedy;
 use crate::args::ShowArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -36,7 +35,14 @@ pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Fail
         };
     };
     let progress = admin.progress(args.id).await?;
-    let reasons = admin.why(args.id).await?.map(|why| why.reasons).unwrap_or_default();
+    // A role may see jobs, and not all that the reasons are made of.
+    let reasons = match admin.why(args.id).await {
+        Ok(why) => why.map(|why| why.reasons).unwrap_or_default(),
+        Err(error) => {
+            tracing::warn!(%error, "why the job does not run could not be looked at");
+            Vec::new()
+        }
+    };
     match format {
         Format::Json => {
             let mut document = document(&job);
@@ -141,7 +147,7 @@ fn sheet(job: &JobDetail, reasons: &[Reason], progress: Option<&JobProgress>, re
     // Where another job is, its other fields say.
     if !matches!(summary.state, JobState::Running | JobState::External | JobState::Dead) {
         fields.extend(reasons.iter().map(|reason| ("why", reason.to_string())));
-        fields.extend(reasons.iter().filter_map(|reason| Some(("→", remedy(reason, summary.id)?))));
+        fields.extend(reasons.iter().filter_map(|reason| Some(("→", reason.remedy(summary.id)?))));
     }
     let mut text = String::new();
     // Writing to a string can't fail.

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use jobwright::JobId;
-use jobwright::store::{HeldUp, JobState, Reason, Why};
+use jobwright::store::{HeldUp, JobState, Why};
 
 use super::connect_database;
 use super::slow_notice::with_slow_notice;
@@ -74,13 +73,8 @@ fn classes(held: &[HeldUp]) -> String {
 fn write_reasons(text: &mut String, why: &Why) {
     for reason in &why.reasons {
         let _ = writeln!(text, "  {reason}");
-        if let Some(remedy) = remedy(reason, why.id) {
+        if let Some(remedy) = reason.remedy(why.id) {
             let _ = writeln!(text, "  → {remedy}");
         }
     }
-}
-
-/// Returns what a person can do about it, with the job's id in the commands.
-pub(crate) fn remedy(reason: &Reason, id: JobId) -> Option<String> {
-    Some(reason.remedy()?.replace(" ID", &format!(" {id}")))
 }

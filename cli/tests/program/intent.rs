@@ -7,6 +7,8 @@ use crate::common::{Done, Sandbox, on_both_stores, until};
 
 on_both_stores!(
     input_that_no_flag_asks_for_is_refused,
+    a_look_at_the_input_takes_nothing_from_others,
+    a_steady_writer_is_followed,
     lines_that_were_there_already_are_not_counted,
     settings_that_set_nothing_are_refused,
     a_state_that_an_action_can_not_take_is_refused,
@@ -24,6 +26,43 @@ fn input_that_no_flag_asks_for_is_refused(sandbox: &Sandbox) {
     sandbox.run_with(&["send", "k", "1"], b"not meant").success();
     sandbox.run_with(&["send", "k"], b"").success();
     assert_eq!(sandbox.list(&[]).len(), 3);
+}
+
+/// What stands on stdin may be for the next command of a script.
+fn a_look_at_the_input_takes_nothing_from_others(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    let program = sandbox.command(&[]).get_program().to_owned();
+    let script = format!("'{}' send k; '{}' send k - ", program.display(), program.display());
+    let mut command = sandbox.command(&[]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script]).current_dir(command.get_current_dir().unwrap_or(sandbox.path()));
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let _ = &mut command;
+    let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    shell.stdin.take().unwrap().write_all(b"{\"order\": 42}").unwrap();
+    assert!(shell.wait().unwrap().success());
+    let sent = sandbox.list(&[]);
+    assert_eq!(sent.len(), 1, "the first is refused");
+    assert_eq!(sandbox.show(sent[0]["id"].as_str().unwrap())["payload"]["json"]["order"], 42);
+}
+
+/// A writer that never pauses for long does not keep its lines from being sent.
+fn a_steady_writer_is_followed(sandbox: &Sandbox) {
+    sandbox.run(&["migrate"]).success();
+    let mut command = sandbox.command(&["send", "k", "--lines"]);
+    let mut sends = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = sends.stdin.take().unwrap();
+    let begun = std::time::Instant::now();
+    // Fewer lines than a batch has.
+    until("a line while others follow", || {
+        for _ in 0..4 {
+            lines.write_all(b"a\n").unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        begun.elapsed() > std::time::Duration::from_secs(1) && !sandbox.list(&[]).is_empty()
+    });
+    drop(lines);
+    assert!(sends.wait().unwrap().success());
 }
 
 fn lines_that_were_there_already_are_not_counted(sandbox: &Sandbox) {

@@ -7,6 +7,7 @@ use crate::common::{Sandbox, on_both_stores, until};
 on_both_stores!(
     the_frequent_causes_have_an_answer_and_a_remedy,
     draining_ends_when_a_rule_holds_what_is_left,
+    draining_looks_behind_the_jobs_of_others,
     nodes_say_what_they_serve,
     the_doctor_warns_of_jobs_that_nothing_takes,
     what_is_not_there,
@@ -68,6 +69,19 @@ fn draining_ends_when_a_rule_holds_what_is_left(sandbox: &Sandbox) {
         sandbox.run(&["worker", "--drain"]).success();
         assert!(sandbox.list(&[]).is_empty(), "{rule:?}");
     }
+}
+
+/// Many jobs of others, in many classes, do not hide the one that this worker is held from.
+fn draining_looks_behind_the_jobs_of_others(sandbox: &Sandbox) {
+    sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    for group in 0..60 {
+        let group = format!("group {group}");
+        sandbox.run_with(&["send", "theirs", "--lines", "--group", &group], b"1\n2\n").success();
+    }
+    sandbox.run(&["rules", "put", "tenant", "acme", "--paused", "true"]).success();
+    sandbox.send(&["ours", "--tenant", "acme"]);
+    let left = sandbox.run(&["worker", "--drain"]).code(4);
+    assert!(left.stderr.contains("1 left") && left.stderr.contains("tenant \"acme\""), "{left:?}");
 }
 
 fn nodes_say_what_they_serve(sandbox: &Sandbox) {

@@ -82,14 +82,15 @@ pub(crate) fn settled(node: &Node, job: &Job, error: &JobError, verdict: Verdict
     Completion::Settled(node.codecs.settlement(settlement, &job.kind, &job.queue))
 }
 
-/// Notes how an attempt ended: one line for each, for whoever follows jobs at the level of `debug`.
-pub(crate) fn log_end(completion: &Completion, began: Instant) {
+/// Notes how an attempt ended: one line for each (and one for a batch), for whoever follows jobs at the level of `debug`.
+pub(crate) fn log_end(job: &Job, completion: &Completion, began: Instant) {
     let took = rounded(began.elapsed());
     let outcome = match completion {
         // Of one that was committed before, with the next of its group.
         Completion::DoneInGroup(ended, _) if ended.is_empty() => return,
         Completion::Done(_) | Completion::DoneInGroup(..) => "done",
         Completion::Settled(settlement) => match settlement.verdict {
+            Verdict::Retry(_) if job.attempt >= job.max_attempts => "dead",
             Verdict::Retry(_) => "failed",
             Verdict::Snooze(_) => "snoozed",
             Verdict::Cancel => "cancelled",

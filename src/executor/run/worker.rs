@@ -116,7 +116,7 @@ async fn attempts<S: Store>(
                     handler.kind.breaker.ran(job.id, began);
                 }
                 if let Some(completion) = &completion {
-                    log_end(completion, began);
+                    log_end(job, completion, began);
                 }
                 return completion;
             }
@@ -235,7 +235,7 @@ async fn conclude<S: Store>(
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
                     node.wakeup.job_waiters.notify([job.id]);
                     if accepted {
-                        log_end(&Completion::Done(fence), began);
+                        log_end(job, &Completion::Done(fence), began);
                         node.in_flight.remove(std::iter::once(fence));
                     } else {
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");

@@ -1,6 +1,7 @@
 -- name: serving_nodes
--- All nodes and what they say of themselves. Unlike `status_nodes`, it reads no jobs.
-select n.id, n.name, n.dead_at is not null as dead, n.dead_at is null and n.expires_at > clock_timestamp() as alive, n.broker, n.serves, n.left_alone
+-- All nodes and what they say of themselves. Unlike `status_nodes`, it reads no jobs. A lease that has just ended is no proof of a death: the clock of a
+-- server that was promoted may be ahead.
+select n.id, n.name, n.dead_at is not null as dead, n.dead_at is null and n.expires_at + n.lease > clock_timestamp() as alive, n.broker, n.serves, n.left_alone
 from {schema}.node n
 order by n.id
 
@@ -51,14 +52,19 @@ cross join lateral (select u.node, u.n from {schema}.usage u where u.key = k.key
 
 -- name: waiting_classes
 -- Jobs that wait or are blocked, by what rules select them by and by what blocks them: the largest classes of the first jobs. A group is no class of its
--- own unless it is what blocks the job, because each may have one job.
+-- own unless it is what blocks the job, because each may have one job. The two conditions are those of the indexes by queue.
 -- :queue::text, :kind::text
 select count(*)::int8 as jobs, (array_agg(c.id order by c.seq))[1] as first
 from (
-    select j.id, j.seq, j.queue, j.kind, j.blocked_on, j.options ->> 'tenant'::text as tenant, j.options ->> 'limit'::text as limit_key
-    from {schema}.job j
-    where j.lock_owner is null and (:queue is null or j.queue = :queue) and (:kind is null or j.kind = :kind)
-    limit 100000
+    (select j.id, j.seq, j.queue, j.kind, j.blocked_on, j.options ->> 'tenant'::text as tenant, j.options ->> 'limit'::text as limit_key
+     from {schema}.job j
+     where j.blocked_on is null and j.lock_owner is null and (:queue is null or j.queue = :queue) and (:kind is null or j.kind = :kind)
+     limit 100000)
+    union all
+    (select j.id, j.seq, j.queue, j.kind, j.blocked_on, j.options ->> 'tenant'::text, j.options ->> 'limit'::text
+     from {schema}.job j
+     where j.blocked_on > '' and j.lock_owner is null and (:queue is null or j.queue = :queue) and (:kind is null or j.kind = :kind)
+     limit 100000)
 ) c
 group by c.queue, c.kind, c.blocked_on, c.tenant, c.limit_key
 order by jobs desc, first

@@ -99,7 +99,7 @@ fn node(row: &Row<'_>, files: &LivenessFiles) -> rusqlite::Result<ServingNode> {
         id: NodeId(id),
         name: row.get("name")?,
         dead,
-        alive: !dead && silent.is_some_and(|silent| silent < Duration::from_micros(lease)),
+        alive: !dead && silent.is_some_and(|silent| silent < 2 * Duration::from_micros(lease)),
         broker: row.get("broker")?,
         serves: json(row, "serves")?,
         left_alone: json(row, "left_alone")?,

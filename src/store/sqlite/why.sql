@@ -32,10 +32,19 @@ limit 5
 -- smallest seq.
 select count(*) as jobs, min(seq), id as first
 from (
-    select id, seq, queue, kind, blocked_on, options ->> 'tenant' as tenant, options ->> 'limit' as limit_key
-    from jobwright_job
-    where (state = 'waiting' or state = 'blocked') and (:queue is null or queue = :queue) and (:kind is null or kind = :kind)
-    limit 100000
+    select * from (
+        select id, seq, queue, kind, blocked_on, options ->> 'tenant' as tenant, options ->> 'limit' as limit_key
+        from jobwright_job
+        where state = 'waiting' and (:queue is null or queue = :queue) and (:kind is null or kind = :kind)
+        limit 100000
+    )
+    union all
+    select * from (
+        select id, seq, queue, kind, blocked_on, options ->> 'tenant', options ->> 'limit'
+        from jobwright_job
+        where blocked_on is not null and (:queue is null or queue = :queue) and (:kind is null or kind = :kind)
+        limit 100000
+    )
 )
 group by queue, kind, blocked_on, tenant, limit_key
 order by jobs desc, first

@@ -141,7 +141,12 @@ fn group(job: &JobDetail, keys: &[KeyUse]) -> Option<Reason> {
     let group = job.options.group.as_ref()?;
     let key = group_key(group);
     let own = |holder: &&Holder| matches!(holder, Holder::Job { id, .. } if *id == job.summary.id);
-    let holder = keys.iter().find(|used| used.key == key)?.holders.iter().find(|holder| !own(holder))?.clone();
+    let used = keys.iter().find(|used| used.key == key)?;
+    let holder = match used.holders.iter().find(|holder| !own(holder)) {
+        Some(holder) => holder.clone(),
+        None if used.taken > used.holders.len() as u64 => Holder::Gone,
+        None => return None,
+    };
     Some(Reason::Group { group: group.clone(), holder })
 }
 

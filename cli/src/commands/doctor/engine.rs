@@ -8,7 +8,6 @@ use jobwright::store::{HeldUp, JobFilter, JobState, Page, Reason, TimeRange};
 use super::Finding;
 use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
-use crate::commands::why::remedy;
 use crate::config::Settings;
 
 /// A shorter delay may be work in progress.
@@ -201,7 +200,7 @@ async fn waiting(messages: &Messages) -> Checked {
         };
         let of_them = if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") };
         found.push(format!("{of_them} (for instance {}): {reason}", example.id));
-        todo = todo.or_else(|| remedy(reason, example.id));
+        todo = todo.or_else(|| reason.remedy(example.id));
     }
     if found.is_empty() {
         return Ok(Finding::ok(CHECK, "nothing keeps them that does not end by itself"));
