@@ -100,8 +100,12 @@ fn refuse_input() -> Result<(), Failure> {
     ))
 }
 
-/// Whether stdin is a file or a pipe with something to read. It reads nothing: what is there may be for another program.
+/// Whether stdin is a file or a pipe with something to read. It reads nothing: what is there may be for another program. In the program of a handler, it is
+/// the payload of the job that runs.
 fn has_input() -> std::io::Result<bool> {
+    if std::env::var_os("JOBWRIGHT_JOB_ID").is_some() {
+        return Ok(false);
+    }
     let stdin = std::io::stdin();
     let mut file = std::fs::File::from(stdin.as_fd().try_clone_to_owned()?);
     let known = file.metadata()?;

@@ -33,11 +33,15 @@ fn a_look_at_the_input_takes_nothing_from_others(sandbox: &Sandbox) {
     sandbox.run(&["migrate"]).success();
     let program = sandbox.command(&[]).get_program().to_owned();
     let script = format!("'{}' send k; '{}' send k - ", program.display(), program.display());
-    let mut command = sandbox.command(&[]);
+    let command = sandbox.command(&[]);
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &script]).current_dir(command.get_current_dir().unwrap_or(sandbox.path()));
-    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let _ = &mut command;
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
     let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     shell.stdin.take().unwrap().write_all(b"{\"order\": 42}").unwrap();
     assert!(shell.wait().unwrap().success());
