@@ -14,7 +14,7 @@ const CHANGES: usize = 1000;
 const RULE: &str = "rule";
 
 impl Admin {
-    /// Returns why a job does not run: a pause, a limit, a rate or a group and what holds it, a kind or a queue that no living node serves, a due
+    /// Returns why a job does not run: a pause, a limit, a rate or a group and its holder, a kind or a queue that no living node serves, a due
     /// time, and so on. `None` = it is in no state any more.
     ///
     /// ```no_run
@@ -36,7 +36,7 @@ impl Admin {
         Ok(Some(why))
     }
 
-    /// Returns what holds up the jobs that wait or are blocked, of a queue or a kind, or of all: the 50 largest classes among the first 100,000 of
+    /// Returns the reasons why jobs wait or are blocked, of a queue or a kind, or of all: the 50 largest classes among the first 100,000 of
     /// these jobs. A class has jobs that the same rules cover and that nothing tells apart. Its example is the one that was sent first.
     ///
     /// # Errors

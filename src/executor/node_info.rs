@@ -1,4 +1,4 @@
-//! What a node says of itself to the others and to people.
+//! A node's description of itself, for the others and for people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) fn describe(name: Option<String>, lease: Duration, serves: Serves) ->
     NodeInfo::new(name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease).serves(serves)
 }
 
-/// Describes what an executor runs and hands out.
+/// Describes the work of an executor.
 pub(crate) fn serves(queues: &BTreeMap<String, usize>, kinds: &Kinds, external: &[ExternalQueue]) -> Serves {
     Serves {
         queues: queues.iter().map(|(name, slots)| (name.clone(), *slots as u64)).collect(),

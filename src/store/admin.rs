@@ -229,7 +229,7 @@ pub struct NodeStatus {
     pub running: u64,
     /// The state of its broker connection; `None` = it has no broker.
     pub broker: Option<String>,
-    /// What it runs; `None` = it is of a build that does not say.
+    /// Its work; `None` = it is of a build that does not say.
     pub serves: Option<Serves>,
     /// The kinds that it leaves alone at the moment because it can't run them, and why.
     pub left_alone: BTreeMap<String, String>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::NodeId;
 
-/// What a node runs, as its row tells the others.
+/// The work of a node, as its row tells the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -32,7 +32,7 @@ pub struct NodeInfo {
     pub pid: u32,
     /// How long the node lives without a heartbeat. At least 1 s.
     pub lease: Duration,
-    /// What it runs; `None` = it does not say.
+    /// Its work; `None` = it does not say.
     pub serves: Option<Serves>,
 }
 
@@ -42,14 +42,14 @@ impl NodeInfo {
         Self { name: name.into(), host: host.into(), pid, lease, serves: None }
     }
 
-    /// Says what the node runs.
+    /// Describes the work of the node.
     #[must_use]
     pub fn serves(mut self, serves: Serves) -> Self {
         self.serves = Some(serves);
         self
     }
 
-    /// Returns what the node runs as JSON, for its row.
+    /// Returns the work of the node as JSON, for its row.
     pub(crate) fn serves_text(&self) -> Option<String> {
         // Writing names and numbers as JSON can't fail.
         self.serves.as_ref().map(|serves| serde_json::to_string(serves).unwrap_or_default())

@@ -47,6 +47,8 @@ cases! {
         limits_that_are_reached
         a_rate_that_is_reached
         a_group_that_another_has
+        a_group_whose_job_is_gone
+        slots_that_are_busy
         what_is_elsewhere
         what_no_poll_takes
         two_things_at_once

@@ -9,7 +9,7 @@ use jobwright::{Admin, CommandExecutor, JobId, NewJob, NodeId, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, patient};
 use crate::support::jobs::{hand_out_number, job, message, node_info};
-use crate::support::{Jobs, eventually};
+use crate::support::{Jobs, SqlDb, eventually};
 
 /// The reasons of a job.
 async fn why(admin: &Admin, id: JobId) -> Vec<Reason> {
@@ -224,6 +224,43 @@ pub(crate) async fn a_group_that_another_has<W: World>(db: &W) {
     assert!(holder(JobState::Dead).await);
     let reasons = why(&admin, ids[0]).await;
     assert!(matches!(&reasons[..], [Reason::Dead { error, .. }] if error == "no paper"), "{reasons:?}");
+}
+
+/// The permit is of a job that was cancelled and whose handler has not ended, or of one that is gone, as in a table that was restored alone.
+pub(crate) async fn a_group_whose_job_is_gone<W: World + SqlDb>(db: &W) {
+    let (store, admin) = (db.jobs(), admin(db).await);
+    let node = register(&store, serves(&["kind"])).await;
+    let ids = store.send_all([job().exclusive("account"), job().exclusive("account")]).await;
+    store.admit_all().await;
+    assert_eq!(store.take_one(node).await.id, ids[0]);
+    store.cancel(&JobFilter::ids([ids[0]]), false).await.unwrap();
+    let reasons = why(&admin, ids[1]).await;
+    let handler =
+        |reason: &Reason| matches!(reason, Reason::Group { holder: Holder::Handler { id }, .. } if *id == ids[0]);
+    assert!(reasons.len() == 1 && handler(&reasons[0]), "{reasons:?}");
+    reads_well(&reasons);
+
+    let id = if std::any::type_name::<W>().contains("Sqlite") { "randomblob(16)" } else { "gen_random_uuid()" };
+    db.change(&format!("insert into {{}}permit (job_id, key) values ({id}, 'g:restored')")).await;
+    let held = store.send(job().exclusive("restored")).await;
+    let reasons = why(&admin, held).await;
+    assert!(matches!(&reasons[..], [Reason::Group { holder: Holder::Gone, .. }]), "{reasons:?}");
+    reads_well(&reasons);
+}
+
+/// A job that nothing keeps may have to wait for a slot.
+pub(crate) async fn slots_that_are_busy<W: World>(db: &W) {
+    let (store, admin) = (db.jobs(), admin(db).await);
+    let mut one = serves(&["kind"]);
+    one.queues.insert("default".to_owned(), 1);
+    let node = register(&store, one).await;
+    let ids = store.send_all((0..3).map(|_| job())).await;
+    assert_eq!(why(&admin, ids[0]).await, [Reason::Next]);
+    store.take_one(node).await;
+    assert_eq!(why(&admin, ids[1]).await, [Reason::Busy { slots: 1, before: 0 }]);
+    let last = why(&admin, ids[2]).await;
+    assert_eq!(last, [Reason::Busy { slots: 1, before: 1 }]);
+    assert_eq!(last[0].to_string(), "the only slot of its queue is busy, and 1 job is before it");
 }
 
 pub(crate) async fn what_is_elsewhere<W: World>(db: &W) {

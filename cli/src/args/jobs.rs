@@ -123,8 +123,8 @@ pub(crate) struct ShowArgs {
 }
 
 pub(super) const WHY_HELP: &str = "\
-Looks at rules, limits and what has their permits, groups, due times, and what the living nodes say that they serve. Without an id, the jobs that wait
-or are blocked are sorted by what is in their way: the 50 largest classes among the first 100,000 of them.
+Looks at rules, limits, groups and the holders of their permits, at due times, and at the queues and kinds of the living nodes. Without an id, it sorts
+the jobs that wait or are blocked by their reasons: the 50 largest classes among the first 100,000 of them.
 
 Exit codes: 0 = there is an answer, 1 = there is no such job.
 

@@ -22,8 +22,15 @@ enum DrainState {
     Empty { later: u64 },
     /// Only jobs of kinds that this worker can't run.
     Foreign(u64),
-    /// Jobs that it could run, but that something other than a rate blocks, or that a rule does not let start. The texts say what.
-    Blocked(Option<Blockers>, Vec<String>),
+    /// Jobs that it could run, but that something other than a rate blocks, or that a rule does not let start.
+    Blocked(Held),
+}
+
+/// Jobs that are held, and the texts that say by what.
+#[derive(PartialEq, Eq)]
+struct Held {
+    blockers: Option<Blockers>,
+    why: Vec<String>,
 }
 
 /// Returns when no job of these queues waits, runs, is handed out to an external worker, or is due. A job that runs on another node counts,
@@ -36,7 +43,7 @@ enum DrainState {
 pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin, scope: &Scope) -> Result<(), Failure> {
     let mut pause = Duration::from_millis(20);
     let mut foreign_before = false;
-    let mut blocked = None;
+    let mut blocked: Option<(Instant, Held)> = None;
     loop {
         // The counts cost a pass over the tables, so they wait until this process has nothing in flight.
         if executor.stats().in_flight == 0 {
@@ -58,18 +65,13 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
                     tracing::warn!(jobs = n, "left alone: no handler is configured here for their kinds");
                     return Ok(());
                 }
-                Ok(DrainState::Blocked(blockers, why)) => {
-                    let now = (blockers, why);
-                    match blocked.take() {
-                        Some((since, before)) if before == now => {
-                            if Instant::elapsed(&since) >= PATIENCE {
-                                return Err(Failure::Left(now.1.join("; ")));
-                            }
-                            blocked = Some((since, now));
-                        }
-                        _ => blocked = Some((Instant::now(), now)),
+                Ok(DrainState::Blocked(held)) => match blocked.take() {
+                    Some((since, before)) if before == held && since.elapsed() >= PATIENCE => {
+                        return Err(Failure::Left(held.why.join("; ")));
                     }
-                }
+                    Some((since, before)) if before == held => blocked = Some((since, held)),
+                    _ => blocked = Some((Instant::now(), held)),
+                },
                 Ok(look) => {
                     foreign_before = matches!(look, DrainState::Foreign(_));
                     blocked = None;
@@ -135,7 +137,7 @@ async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
         why.push(blockers.describe(&rules));
     }
     if !why.is_empty() {
-        return Ok(DrainState::Blocked(blockers, why));
+        return Ok(DrainState::Blocked(Held { blockers, why }));
     }
     Ok(DrainState::Foreign(open + blocked))
 }

@@ -27,17 +27,15 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
             .await
         }
         RulesCommand::Delete(name) => {
-            let (scope, of) = (name.scope, name.name.clone());
-            if edit(settings, scope, &of, &name.operator, |rule| *rule = Rule::new(rule.scope, &*rule.name))
-                .await?
-                .0
-                .is_empty()
-            {
+            let there = connect_database(settings).await?.admin().rule(name.scope, &name.name).await?;
+            if there.is_empty() {
                 return Err(Failure::Failed(format!(
-                    "there is no rule for {scope} {of:?}; `jobwright rules list` shows those there are"
+                    "there is no rule for {} {:?}; `jobwright rules list` shows those there are",
+                    name.scope, name.name
                 )));
             }
-            line(format!("{scope} {of}: no rule any more"))
+            change(settings, name.scope, &name.name, &name.operator, |rule| *rule = Rule::new(rule.scope, &*rule.name))
+                .await
         }
     }
 }
@@ -65,33 +63,22 @@ pub(super) async fn change(
     operator: &OperatorArgs,
     with: impl FnOnce(&mut Rule) + Send + 'static,
 ) -> Result<(), Failure> {
-    let (before, rule) = edit(settings, scope, name, operator, with).await?;
-    let said = match (before.is_empty(), rule.is_empty()) {
+    let messages = connect_database(settings).await?;
+    let (tell, told) = std::sync::mpsc::channel();
+    let edit = move |rule: &mut Rule| {
+        // Fails only if nothing waits for the answer any more.
+        let _ = tell.send(rule.is_empty());
+        with(rule);
+    };
+    let rule = operator.admin(&messages).change_rule(scope, name, edit).await?;
+    messages.wake_ups_sent().await;
+    let was_empty = told.recv().unwrap_or(true);
+    let said = match (was_empty, rule.is_empty()) {
         (true, true) => "there is no rule, as before".to_owned(),
         (false, true) => "no rule any more".to_owned(),
         _ => text(&rule),
     };
     line(format!("{scope} {name}: {said}"))
-}
-
-/// Changes a rule. Returns it as it was and as it is.
-async fn edit(
-    settings: &Settings,
-    scope: Scope,
-    name: &str,
-    operator: &OperatorArgs,
-    with: impl FnOnce(&mut Rule) + Send + 'static,
-) -> Result<(Rule, Rule), Failure> {
-    let messages = connect_database(settings).await?;
-    let (tell, told) = std::sync::mpsc::channel();
-    let edit = move |rule: &mut Rule| {
-        // Fails only if nobody waits for the answer any more.
-        let _ = tell.send(rule.clone());
-        with(rule);
-    };
-    let rule = operator.admin(&messages).change_rule(scope, name, edit).await?;
-    messages.wake_ups_sent().await;
-    Ok((told.recv().unwrap_or_else(|_| Rule::new(scope, name)), rule))
 }
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use jobwright::Payload;
 use jobwright::store::{JobDetail, JobProgress, JobResult, JobState, Reason};
+use jobwright::{Admin, JobId, Payload};
 use serde_json::{Value, json as value};
 
 use super::connect_database;
@@ -26,12 +26,7 @@ pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Fail
                 "id": result.id, "state": "done", "kind": result.kind, "result": left(&result),
             })),
             (Some(result), Format::Table) => print(done(&result)),
-            (None, _) => Err(Failure::Failed(format!(
-                "no job with this id: it is done (finished jobs are not kept), was cancelled or deleted, or never existed ({} in {}); \
-                 `jobwright jobs history ID` may know more",
-                args.id,
-                admin.describe()
-            ))),
+            (None, _) => Err(unknown(&admin, args.id)),
         };
     };
     let progress = admin.progress(args.id).await?;
@@ -55,6 +50,15 @@ pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Fail
         }
         Format::Table => print(sheet(&job, &reasons, progress.as_ref(), result.as_ref())),
     }
+}
+
+/// The error for an id that no job has.
+pub(super) fn unknown(admin: &Admin, id: JobId) -> Failure {
+    Failure::Failed(format!(
+        "no job with this id: it is done (finished jobs are not kept), was cancelled or deleted, or never existed ({id} in {}); \
+         `jobwright jobs history {id}` may know more",
+        admin.describe()
+    ))
 }
 
 /// Returns what a job left when it was done.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use jobwright::store::{HeldUp, JobState, Why};
 
 use super::connect_database;
+use super::show::unknown;
 use super::slow_notice::with_slow_notice;
 use crate::args::WhyArgs;
 use crate::config::Settings;
@@ -23,11 +24,7 @@ pub(crate) async fn run(settings: &Settings, args: &WhyArgs) -> Result<(), Failu
         };
     };
     let Some(why) = with_slow_notice(settings, admin.why(id)).await? else {
-        return Err(Failure::Failed(format!(
-            "no job with this id: it is done (finished jobs are not kept), was cancelled or deleted, or never existed ({id} in {}); \
-             `jobwright jobs history {id}` may know more",
-            admin.describe()
-        )));
+        return Err(unknown(&admin, id));
     };
     match format {
         Format::Json => json(&why),

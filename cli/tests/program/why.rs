@@ -1,8 +1,12 @@
 //! `jobwright why`, and where else the program says why jobs do not run.
 
+use std::time::Duration;
+
+use jobwright::store::Serves;
+use jobwright::store::engine::NodeInfo;
 use serde_json::Value;
 
-use crate::common::{Sandbox, on_both_stores, until};
+use crate::common::{Sandbox, as_owner, on_both_stores, until};
 
 on_both_stores!(
     the_frequent_causes_have_an_answer_and_a_remedy,
@@ -127,4 +131,34 @@ fn what_is_not_there(sandbox: &Sandbox) {
     sandbox.run(&["why"]).success().prints("No job waits.");
     sandbox.run(&["why", "--queue", "q", "01890a5d-ac96-774b-bcce-b302099a8057"]).code(2);
     assert_eq!(sandbox.run(&["why", "--output", "json"]).success().stdout.trim(), "[]");
+}
+
+/// A node that lives and takes nothing, as one whose dispatcher stands still.
+#[test]
+fn the_doctor_warns_of_a_job_that_is_next_and_stays() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    sandbox.run(&["migrate"]).success();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut serves = Serves::default();
+        serves.queues.insert("default".to_owned(), 1);
+        serves.kinds.insert("ours".to_owned());
+        let node = NodeInfo::new("still", "here", 1, Duration::from_secs(300)).serves(serves);
+        sandbox.messages().await.engine().register_node(&node).await.unwrap();
+    });
+    let id = sandbox.send(&["ours"]);
+    let check = || -> Value {
+        let found = sandbox.run(&["doctor", "--output", "json"]).stdout;
+        let found: Vec<Value> = serde_json::from_str(&found).unwrap();
+        found.into_iter().find(|finding| finding["check"] == "waiting jobs").expect("there is such a check")
+    };
+    assert_eq!(check()["state"], "ok", "it has just been sent");
+    let schema = sandbox.schema().unwrap();
+    as_owner(&format!("update {schema}.job set created_at = created_at - interval '2 minutes'")).unwrap();
+    let found = check();
+    assert_eq!(found["state"], "warn");
+    let text = found["found"].as_str().unwrap();
+    assert!(text.contains(&id) && text.contains("nothing is in its way"), "{text}");
+    assert!(found["do"].as_str().unwrap().contains("log says why"), "{found}");
 }

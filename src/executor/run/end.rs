@@ -84,7 +84,6 @@ pub(crate) fn settled(node: &Node, job: &Job, error: &JobError, verdict: Verdict
 
 /// Notes how an attempt ended: one line for each (and one for a batch), for whoever follows jobs at the level of `debug`.
 pub(crate) fn log_end(job: &Job, completion: &Completion, began: Instant) {
-    let took = rounded(began.elapsed());
     let outcome = match completion {
         // Of one that was committed before, with the next of its group.
         Completion::DoneInGroup(ended, _) if ended.is_empty() => return,
@@ -99,7 +98,7 @@ pub(crate) fn log_end(job: &Job, completion: &Completion, began: Instant) {
         },
         Completion::Recorded(..) => return,
     };
-    tracing::debug!(outcome, ?took, "the attempt ended");
+    tracing::debug!(outcome, took = ?rounded(began.elapsed()), "the attempt ended");
 }
 
 /// Rounds a time for a log: nobody needs more than milliseconds.

@@ -94,13 +94,13 @@ pub trait Operator: StoreInfo + Send + Sync {
     /// Returns all times that lie ahead of the clock and should not, also where they delay nothing. Reads everything: for `doctor`.
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>>;
 
-    /// Returns what [`show`](Self::show) does not tell of where a job is. Of one that is gone, it tells nothing.
+    /// Returns the place of a job among others, which [`show`](Self::show) does not tell. A job that is gone has none before it.
     async fn position(&self, id: JobId) -> Result<JobPosition>;
 
     /// Returns all nodes, without a count of what they run.
     async fn serving_nodes(&self) -> Result<Vec<ServingNode>>;
 
-    /// Returns what is taken of each of these keys.
+    /// Returns the use of each of these keys.
     async fn key_uses(&self, keys: &[KeyQuestion]) -> Result<Vec<KeyUse>>;
 
     /// Sorts the jobs that wait or are blocked, of a queue or a kind (`None` = of all), by the rules that cover them and the key that blocks them.

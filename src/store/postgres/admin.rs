@@ -43,21 +43,20 @@ impl Operator for Postgres {
     async fn status(&self) -> Result<StatusReport> {
         let queues = self.0.engine("count queues", &self.0.sql.status_queues, &[]).await?;
         let nodes = self.0.engine("list nodes", &self.0.sql.status_nodes, &[]).await?;
-        let count = |row, column| rows::get::<i64>(row, column).map(i64::unsigned_abs);
         Ok(StatusReport {
             queues: queues
                 .iter()
                 .map(|row| {
                     Ok(QueueStatus {
                         queue: rows::get(row, "queue")?,
-                        waiting: count(row, "waiting")?,
-                        running: count(row, "running")?,
-                        timer: count(row, "timer")?,
-                        overdue: count(row, "overdue")?,
-                        suspended: count(row, "suspended")?,
-                        dead: count(row, "dead")?,
-                        external: count(row, "external")?,
-                        blocked: count(row, "blocked")?,
+                        waiting: rows::counted(row, "waiting")?,
+                        running: rows::counted(row, "running")?,
+                        timer: rows::counted(row, "timer")?,
+                        overdue: rows::counted(row, "overdue")?,
+                        suspended: rows::counted(row, "suspended")?,
+                        dead: rows::counted(row, "dead")?,
+                        external: rows::counted(row, "external")?,
+                        blocked: rows::counted(row, "blocked")?,
                         oldest_waiting_seconds: rows::get(row, "oldest_waiting_seconds")?,
                     })
                 })
@@ -73,7 +72,7 @@ impl Operator for Postgres {
                         started_at: rows::get(row, "started_at")?,
                         lease_seconds_left: rows::get(row, "lease_seconds_left")?,
                         dead: rows::get(row, "dead")?,
-                        running: count(row, "running")?,
+                        running: rows::counted(row, "running")?,
                         broker: rows::get(row, "broker")?,
                         serves: rows::json(row, "serves")?,
                         left_alone: rows::json(row, "left_alone")?,

@@ -140,6 +140,11 @@ pub(super) fn moment(moment: Option<Timestamp>) -> Option<Timestamp> {
 }
 
 /// Reads a single row with a count.
+/// Reads a count, which the server returns as a signed number.
+pub(super) fn counted(row: &Row, column: &str) -> Result<u64> {
+    get::<i64>(row, column).map(i64::unsigned_abs)
+}
+
 pub(super) fn single_count(rows: &[Row]) -> Result<u64> {
     Ok(get::<i64>(single(rows)?, 0)?.unsigned_abs())
 }

@@ -1,4 +1,4 @@
-//! What the tables tell of jobs that do not run.
+//! The facts about jobs that do not run.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ pub(super) async fn position(shared: &Arc<Shared>, id: JobId) -> Result<JobPosit
         hidden_until: rows::some_time(row, "visible_at")?,
         lease_until: rows::some_time(row, "lease_until")?,
         admitted: rows::get(row, "admitted")?,
-        before: number(row, "before")?,
+        before: rows::counted(row, "before")?,
+        running: rows::counted(row, "running")?,
     })
 }
 
@@ -54,7 +55,13 @@ pub(super) async fn key_uses(shared: &Arc<Shared>, asked: &[KeyQuestion]) -> Res
         let holders = holders.iter().filter(of_key).filter_map(|row| holder(row).transpose());
         let holders = holders.collect::<Result<_>>()?;
         let first_start = rows::some_time(row, "first_start")?;
-        Ok(KeyUse { taken: number(row, "taken")?, holders, starts: number(row, "starts")?, first_start, key })
+        Ok(KeyUse {
+            taken: rows::counted(row, "taken")?,
+            holders,
+            starts: rows::counted(row, "starts")?,
+            first_start,
+            key,
+        })
     };
     uses.iter().map(read).collect()
 }
@@ -65,7 +72,7 @@ fn holder(row: &Row) -> Result<Option<Holder>> {
         return Ok(Some(Holder::Handler { id: id.into() }));
     }
     if let Some(node) = rows::get::<Option<i32>>(row, "node")? {
-        return Ok(Some(Holder::Node { id: NodeId(node.into()), jobs: number(row, "jobs")? }));
+        return Ok(Some(Holder::Node { id: NodeId(node.into()), jobs: rows::counted(row, "jobs")? }));
     }
     let (Some(id), Some(kind)) = (rows::get::<Option<Uuid>>(row, "job_id")?, rows::get(row, "kind")?) else {
         return Ok(None);
@@ -81,11 +88,8 @@ pub(super) async fn waiting_classes(
 ) -> Result<Vec<WaitingClass>> {
     let classes =
         shared.engine_filtered("sort the waiting jobs", &shared.sql.waiting_classes, &[&queue, &kind]).await?;
-    let read =
-        |row| Ok(WaitingClass { jobs: number(row, "jobs")?, first: JobId::from(rows::get::<Uuid>(row, "first")?) });
+    let read = |row| {
+        Ok(WaitingClass { jobs: rows::counted(row, "jobs")?, first: JobId::from(rows::get::<Uuid>(row, "first")?) })
+    };
     classes.iter().map(read).collect()
-}
-
-fn number(row: &Row, column: &str) -> Result<u64> {
-    rows::get::<i64>(row, column).map(i64::unsigned_abs)
 }

@@ -1,24 +1,27 @@
 -- name: serving_nodes
--- All nodes and what they say of themselves. Unlike `status_nodes`, it reads no jobs. A lease that has just ended is no proof of a death: the clock of a
+-- All nodes and their descriptions of themselves. Unlike `status_nodes`, it reads no jobs. A lease that has just ended is no proof of a death: the clock of a
 -- server that was promoted may be ahead.
 select n.id, n.name, n.dead_at is not null as dead, n.dead_at is null and n.expires_at + n.lease > clock_timestamp() as alive, n.broker, n.serves, n.left_alone
 from {schema}.node n
 order by n.id
 
 -- name: job_position
--- Where a job is, beyond what `show` tells. Those before it are counted up to a limit, so that a long queue costs no more than a short one.
+-- The place of a job among others, which `show` does not tell. Others are counted up to a limit, so that a long queue costs no more than a short one.
+-- Running jobs are the first of their queue, apart from those that came later with a higher priority.
 -- :id::uuid
 select clock_timestamp() as now, j.visible_at, e.lease_until, coalesce(j.admitted, false) as admitted,
        (select count(*) from (
             select from {schema}.job b
             where b.queue = j.queue and b.blocked_on is null and b.lock_owner is null and (b.rank, b.seq) < (j.rank, j.seq)
-            limit 10000) before)::int8 as before
+            limit 10000) before)::int8 as before,
+       (select count(*) filter (where a.lock_owner is not null) from (
+            select a.lock_owner from {schema}.job a where a.queue = j.queue and a.blocked_on is null order by a.rank, a.seq limit 10000) a)::int8 as running
 from (select :id as id) asked
 left join {schema}.job j on j.id = asked.id
 left join {schema}.external_job e on e.id = asked.id
 
 -- name: key_uses
--- How much of each key is taken, by permits and by the counts of claims, and what started within the period of its rate (0 = it has none). Each key
+-- How much of each key is taken, by permits and by the counts of claims, and how many jobs started within the period of its rate (0 = it has none). Each key
 -- is looked up separately, as in `admit_usage`.
 -- :keys::text[], :periods_us::int8[]
 select k.key,
@@ -33,7 +36,7 @@ cross join lateral (
 ) l
 
 -- name: key_holders
--- What has permits of some keys, five of each at most: jobs, handlers of cancelled jobs, and nodes that run the jobs of a group one after the other; and
+-- The holders of some keys' permits, five of each at most: jobs, handlers of cancelled jobs, and nodes that run the jobs of a group one after the other; and
 -- the nodes that run jobs which their claims counted. Permits are found by their places alone, so that no plan reads the primary key, which begins with
 -- the job.
 -- :keys::text[]
@@ -51,8 +54,8 @@ from unnest(:keys::text[]) k(key)
 cross join lateral (select u.node, u.n from {schema}.usage u where u.key = k.key and u.n > 0 order by u.n desc limit 5) u
 
 -- name: waiting_classes
--- Jobs that wait or are blocked, by what rules select them by and by what blocks them: the largest classes of the first jobs. A group is no class of its
--- own unless it is what blocks the job, because each may have one job. The two conditions are those of the indexes by queue.
+-- Jobs that wait or are blocked, by the properties that rules select them by and by the key that blocks them: the largest classes of the first jobs. A group is no class of its
+-- own unless it blocks the job, because each may have one job. The two conditions are those of the indexes by queue.
 -- :queue::text, :kind::text
 select count(*)::int8 as jobs, (array_agg(c.id order by c.seq))[1] as first
 from (

@@ -71,6 +71,11 @@ pub(super) fn job_id(row: &Row<'_>, column: &str) -> rusqlite::Result<JobId> {
     Ok(Uuid::from_bytes(row.get(column)?).into())
 }
 
+/// Reads a count, which SQLite returns as a signed number.
+pub(super) fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
+}
+
 /// Reads a rank, which is `-priority`.
 pub(super) fn rank(row: &Row<'_>) -> rusqlite::Result<i16> {
     let rank: i64 = row.get("rank")?;

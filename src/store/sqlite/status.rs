@@ -6,7 +6,7 @@ use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, Row, named_params};
 
 use super::liveness_files::LivenessFiles;
-use super::rows::{Micros, timestamp};
+use super::rows::{Micros, number, timestamp};
 use super::shared::Shared;
 use super::why::json;
 use crate::error::Result;
@@ -77,11 +77,6 @@ fn node(row: &Row<'_>, liveness_files: &LivenessFiles) -> rusqlite::Result<NodeS
         serves: json(row, "serves")?,
         left_alone: json(row, "left_alone")?,
     })
-}
-
-/// Reads a count, which SQLite returns as a signed number.
-fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
-    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }
 
 fn seconds(micros: Micros) -> f64 {

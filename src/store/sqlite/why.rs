@@ -1,4 +1,4 @@
-//! What the tables tell of jobs that do not run.
+//! The facts about jobs that do not run.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension as _, Row, named_params};
 use serde::de::DeserializeOwned;
 
 use super::liveness_files::LivenessFiles;
-use super::rows::{Micros, job_id, nearest};
+use super::rows::{Micros, job_id, nearest, number};
 use super::shared::Shared;
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
@@ -43,11 +43,13 @@ impl Shared {
                     lease_until: row.get::<_, Option<Micros>>("lease_until")?.map(nearest),
                     admitted: row.get("admitted")?,
                     before: number(row, "before")?,
+                    running: number(row, "running")?,
                 })
             };
             let mut statement = connection.prepare_cached(JOB_POSITION)?;
             let found = statement.query_row(named_params! { ":id": id.as_uuid().as_bytes() }, read).optional()?;
-            let gone = JobPosition { now, hidden_until: None, lease_until: None, admitted: false, before: 0 };
+            let gone =
+                JobPosition { now, hidden_until: None, lease_until: None, admitted: false, before: 0, running: 0 };
             Ok(found.unwrap_or(gone))
         })
         .await
@@ -118,13 +120,8 @@ fn holder(row: &Row<'_>) -> rusqlite::Result<Option<Holder>> {
     Ok(Some(Holder::Job { id: job_id(row, "job_id")?, kind, state, since }))
 }
 
-/// Reads what a node says of itself. It is shown to people: what can't be read is left out.
+/// Reads a node's description of itself. It is shown to people: a part that can't be read is left out.
 pub(super) fn json<T: DeserializeOwned + Default>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
     let text: Option<String> = row.get(column)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
-}
-
-/// Reads a count, which SQLite returns as a signed number.
-fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
-    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::facts::{Facts, KeyQuestion, KeyUse, ServingNode};
+use super::facts::{Facts, JobPosition, KeyQuestion, KeyUse, ServingNode};
 use super::{Holder, Reason};
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
 use crate::store::admission::group_key;
@@ -37,7 +37,7 @@ fn limiting<'a>(rules: &'a [Rule], scope: Scope, name: &str) -> Option<&'a Rule>
     named(name).or_else(|| named(EACH))
 }
 
-/// Returns what must be asked about the keys that the job needs.
+/// Returns the questions about the keys that the job needs.
 pub(crate) fn asked(job: &JobDetail, rules: &[Rule]) -> Vec<KeyQuestion> {
     let keys = subjects(job).filter_map(|(scope, name)| {
         if scope == Scope::Group {
@@ -91,13 +91,20 @@ pub(crate) fn reasons(job: &JobDetail, facts: &Facts<'_>) -> Vec<Reason> {
     }
     found.extend(nobody(job, facts.nodes));
     if found.is_empty() {
-        found.push(match (summary.state, facts.position.before) {
-            (JobState::Blocked, _) => Reason::Admission,
-            (_, 0) => Reason::Next,
-            (_, jobs) => Reason::Behind { jobs, slots: slots(&summary.queue, facts.nodes) },
-        });
+        found.push(in_turn(job, facts));
     }
     found
+}
+
+/// Where the job is in its queue, if nothing else keeps it.
+fn in_turn(job: &JobDetail, facts: &Facts<'_>) -> Reason {
+    let JobPosition { before, running, .. } = facts.position;
+    match slots(&job.summary.queue, facts.nodes) {
+        _ if job.summary.state == JobState::Blocked => Reason::Admission,
+        Some(slots) if running >= slots && slots > 0 => Reason::Busy { slots, before },
+        _ if before == 0 => Reason::Next,
+        slots => Reason::Behind { jobs: before, slots },
+    }
 }
 
 fn running(job: &JobDetail, nodes: &[ServingNode]) -> Reason {
@@ -136,7 +143,7 @@ fn limits(job: &JobDetail, facts: &Facts<'_>) -> Vec<Reason> {
     found
 }
 
-/// What has the job's group. A job has it itself if it is ordered, and waits for another attempt.
+/// The holder of the job's group. A job has it itself if it is ordered, and waits for another attempt.
 fn group(job: &JobDetail, keys: &[KeyUse]) -> Option<Reason> {
     let group = job.options.group.as_ref()?;
     let key = group_key(group);

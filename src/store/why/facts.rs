@@ -1,4 +1,4 @@
-//! What a database tells of a job that does not run.
+//! The facts about a job that a database tells.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::Holder;
 use crate::job::{JobId, NodeId};
 use crate::store::{Rule, Serves};
 
-/// What a key is asked about: how much of it is taken, and what started in the period of its rate.
+/// A question about a key: how much of it is taken, and how many jobs started in the period of its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyQuestion {
     /// The key of a group or a limit.
@@ -17,14 +17,14 @@ pub struct KeyQuestion {
     pub period: i64,
 }
 
-/// What is taken of a key.
+/// The use of a key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyUse {
     /// The key.
     pub key: String,
     /// How many permits of it are taken, and how many jobs claims have counted under it.
     pub taken: u64,
-    /// What has them: at most five, those of which the rows came first.
+    /// Their holders: at most five jobs, and five nodes that count jobs under it.
     pub holders: Vec<Holder>,
     /// How many jobs started within the period that was asked for.
     pub starts: u64,
@@ -32,7 +32,7 @@ pub struct KeyUse {
     pub first_start: Option<Timestamp>,
 }
 
-/// Where a job is, beyond what a list shows.
+/// The place of a job among others, which no list shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobPosition {
     /// The clock of the database.
@@ -45,6 +45,8 @@ pub struct JobPosition {
     pub admitted: bool,
     /// How many jobs of its queue wait before it, counted up to 10,000.
     pub before: u64,
+    /// How many of the first 10,000 jobs of its queue run.
+    pub running: u64,
 }
 
 /// Jobs that wait and that the same rules cover, and one of them.
@@ -69,13 +71,13 @@ pub struct ServingNode {
     pub alive: bool,
     /// How it stands with the broker; `None` = it has none.
     pub broker: Option<String>,
-    /// What it runs; `None` = it is of a build that does not say.
+    /// Its work; `None` = it is of a build that does not say.
     pub serves: Option<Serves>,
     /// The kinds that it leaves alone at the moment, and why.
     pub left_alone: BTreeMap<String, String>,
 }
 
-/// All that the reasons are made of, beside the job itself.
+/// The facts that the reasons are made of, beside the job itself.
 pub(crate) struct Facts<'a> {
     pub(crate) rules: &'a [Rule],
     pub(crate) nodes: &'a [ServingNode],

@@ -14,6 +14,10 @@ use crate::config::Settings;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two checks of data that changes all the time: a fault seen in both is not just a momentary state.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The age from which a job should not be next and free.
+const LATE: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+/// Longer than a worker takes by default to poll its queues when nothing wakes it.
+const POLLED: Duration = Duration::from_secs(6);
 /// How many are named.
 const NAMED: usize = 3;
 /// How many overdue schedules are read.
@@ -181,36 +185,54 @@ async fn waiting(messages: &Messages) -> Checked {
     const CHECK: &str = "waiting jobs";
     let failed = |error| (CHECK, error);
     let admin = messages.admin();
-    let (mut found, mut todo) = (Vec::new(), None);
-    for HeldUp { jobs, example, .. } in admin.why_waiting(None, None).await.map_err(failed)? {
-        let reason = match example.reasons.iter().find(|reason| reason.lasts()) {
-            Some(reason) => reason,
-            None if matches!(example.reasons[..], [Reason::Next | Reason::Admission]) => {
-                let late = admin
-                    .show(example.id)
-                    .await
-                    .map_err(failed)?
-                    .filter(|job| job.summary.state == example.state && is_late(job.summary.created_at));
-                if late.is_none() {
-                    continue;
-                }
-                &example.reasons[0]
-            }
-            None => continue,
-        };
-        let of_them = if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") };
-        found.push(format!("{of_them} (for instance {}): {reason}", example.id));
-        todo = todo.or_else(|| reason.remedy(example.id));
+    let (lasting, free): (Vec<_>, Vec<_>) =
+        admin.why_waiting(None, None).await.map_err(failed)?.into_iter().partition(|held| held.example.lasts());
+    let mut found: Vec<(HeldUp, Reason)> = Vec::new();
+    for held in lasting {
+        found.extend(held.example.reasons.iter().find(|reason| reason.lasts()).cloned().map(|reason| (held, reason)));
     }
-    if found.is_empty() {
+    for (held, reason) in not_taken(messages, free).await.map_err(failed)? {
+        found.push((held, reason));
+    }
+    let Some((first, reason)) = found.first() else {
         return Ok(Finding::ok(CHECK, "nothing keeps them that does not end by itself"));
-    }
-    let todo = todo.unwrap_or_else(|| "a running worker's log says why it does not take them".to_owned());
-    Ok(Finding::warn(CHECK, some(&found, "; "), format!("{todo}; `jobwright why` lists all")))
+    };
+    let log = || "a running worker's log says why it does not take them".to_owned();
+    let todo = reason.remedy(first.example.id).unwrap_or_else(log);
+    let described: Vec<String> = found
+        .iter()
+        .map(|(held, reason)| {
+            let jobs = if held.jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", held.jobs) };
+            format!("{jobs} (for instance {}): {reason}", held.example.id)
+        })
+        .collect();
+    Ok(Finding::warn(CHECK, some(&described, "; "), format!("{todo}; `jobwright why` lists all")))
 }
 
-fn is_late(created: jiff::Timestamp) -> bool {
-    jiff::Timestamp::now().duration_since(created).unsigned_abs() >= PATIENCE
+/// Returns the jobs that nothing keeps, and that no worker has taken between two looks. They were sent a while ago: a worker that nobody wakes polls
+/// sooner.
+async fn not_taken(messages: &Messages, free: Vec<HeldUp>) -> jobwright::Result<Vec<(HeldUp, Reason)>> {
+    let admin = messages.admin();
+    let mut late = Vec::new();
+    for held in free {
+        if let [reason @ (Reason::Next | Reason::Admission)] = &held.example.reasons[..]
+            && let Some(job) = admin.show(held.example.id).await?
+            && jiff::Timestamp::now().duration_since(job.summary.created_at) >= LATE
+        {
+            let reason = reason.clone();
+            late.push((held, reason));
+        }
+    }
+    if !late.is_empty() {
+        tokio::time::sleep(POLLED).await;
+    }
+    let mut left = Vec::new();
+    for (held, reason) in late {
+        if admin.why(held.example.id).await?.is_some_and(|why| why.reasons == [reason.clone()]) {
+            left.push((held, reason));
+        }
+    }
+    Ok(left)
 }
 
 /// Lists the first few, and how many there are.
