@@ -9,6 +9,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
@@ -33,7 +34,7 @@ const LOOKING: &str = "20";
 const LAST: &str = "1000";
 /// The statements that may wait for it.
 const WAITING: [&str; 6] = ["receive", "remember_submissions", "take_unique", "known_ids", "lock_ids", "insert_any"];
-/// When it is looked for.
+/// How long before each look for it. On a busy machine the statement that is to wait has not come to the lock at the first.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Messages by whether they ask for a unique key.
@@ -180,11 +181,22 @@ async fn look_for_holder(
 ) -> Result<()> {
     let id = message.id;
     let part = [message];
-    let looking = async {
-        tokio::time::sleep(LOOK).await;
-        shared.holders_of(&WAITING).await
+    let ended = AtomicBool::new(false);
+    let storing = async {
+        let stored = store(shared, sort, &part, firsts, LAST).await;
+        ended.store(true, Ordering::Relaxed);
+        stored
     };
-    let (stored, holders) = tokio::join!(store(shared, sort, &part, firsts, LAST), looking);
+    let looking = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let found = shared.holders_of(&WAITING).await;
+            if found.is_some() || ended.load(Ordering::Relaxed) {
+                return found;
+            }
+        }
+    };
+    let (stored, holders) = tokio::join!(storing, looking);
     records.held_by = holders;
     match stored {
         Err(error) if error.is_undecided() => {}
