@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Library(jobwright::Error),
     /// The command line or the configuration can't be used.
     Usage(String),
+    /// What the command asks does not answer.
+    Unreachable(String),
     /// The command ran and failed.
     Failed(String),
     /// The command succeeded, but jobs are left that can't run.
@@ -30,6 +32,7 @@ impl Failure {
             Self::OutputClosed => 0,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
+            Self::Unreachable(_) => 3,
             Self::Left(_) => 4,
             // As a shell reports a program that SIGINT ended.
             Self::Interrupted(_) => 130,
@@ -55,7 +58,11 @@ impl fmt::Display for Failure {
                     .filter(|cause| cause != "db error" && !text.contains(cause.as_str()));
                 cause.map_or(Ok(()), |cause| write!(f, " ({cause})"))
             }
-            Self::Usage(text) | Self::Failed(text) | Self::Left(text) | Self::Interrupted(text) => f.write_str(text),
+            Self::Usage(text)
+            | Self::Unreachable(text)
+            | Self::Failed(text)
+            | Self::Left(text)
+            | Self::Interrupted(text) => f.write_str(text),
             Self::OutputClosed => f.write_str("the output was closed"),
         }
     }

@@ -7,6 +7,7 @@ compile_error!(
     "the command line knows process groups and signals the Unix way: on other systems, run it in a container or in WSL"
 );
 
+mod address;
 mod args;
 mod commands;
 mod config;
@@ -27,8 +28,8 @@ use clap::Parser as _;
 
 use crate::args::{Cli, Command};
 use crate::commands::{
-    adopt, audit, broker, doctor, grants as granting, jobs, migrate, nodes, queues, rules, schedules, send, status,
-    why, worker,
+    adopt, audit, broker, doctor, exporter, grants as granting, health, jobs, migrate, nodes, queues, rules, schedules,
+    send, status, why, worker,
 };
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -84,6 +85,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Nodes(command) => nodes::run(&load()?, command).await,
         Command::Audit(command) => audit::run(&load()?, command).await,
         Command::Broker(command) => broker::run(&load()?, &command).await,
+        Command::Exporter(args) => exporter::run(&load()?, &args).await,
+        Command::Health(args) => health::run(&load()?, &args).await,
         // Its exit code says what it found.
         Command::Doctor(args) => return doctor::run(load(), &args).await,
     }?;

@@ -14,10 +14,12 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::args::{Cli, Command, LogFormat};
 use crate::log::Log;
 
-/// Logs go to stderr. A worker logs what it does, without ever waiting for the reader; other commands log only what is wrong. The demo and the
+/// Logs go to stderr. A worker and an exporter log what they do, without ever waiting for the reader; other commands log only what is wrong. The demo and the
 /// doctor explain themselves.
 pub(crate) fn start(cli: &Cli) -> Option<Log> {
-    let log = matches!(cli.command, Command::Worker(_)).then(|| Log::to(std::io::stderr()).ok()).flatten();
+    let log = matches!(cli.command, Command::Worker(_) | Command::Exporter(_))
+        .then(|| Log::to(std::io::stderr()).ok())
+        .flatten();
     let writer = log.clone().map_or_else(|| BoxMakeWriter::new(std::io::stderr), BoxMakeWriter::new);
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter(cli))
@@ -45,7 +47,7 @@ fn filter(cli: &Cli) -> EnvFilter {
         // The output of `status` and `broker show` says it.
         (_, true, _) | (Command::Status(_) | Command::Broker(_), _, 0) => "error",
         (Command::Demo(_) | Command::Doctor(_), _, 0) => "off",
-        (Command::Worker(_), _, 0) => "info",
+        (Command::Worker(_) | Command::Exporter(_), _, 0) => "info",
         (_, _, 0) => "warn",
         (_, _, 1) => "jobwright=debug,info",
         _ => "jobwright=trace,debug",

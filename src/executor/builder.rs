@@ -19,6 +19,7 @@ use crate::executor::kinds::breaker::{Breakers, Check};
 use crate::executor::kinds::failure_policy::FailurePolicy;
 use crate::executor::kinds::kind::{Kind, Kinds};
 use crate::executor::lifecycle::settings::Settings;
+use crate::executor::metrics::attempts::KindMetrics;
 use crate::executor::node_info;
 use crate::executor::run::handlers::Handlers;
 use crate::executor::{Classifier, Command, CommandExecutor, ExternalQueue, JobContext, KindOptions};
@@ -299,6 +300,9 @@ impl<S: Store> ExecutorBuilder<S> {
         } = self;
         let layers: Arc<[_]> = layers.into();
         failure_policy.conflicts = config.conflict_retries;
+        if queues.is_empty() && external.is_empty() {
+            queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);
+        }
         let (mut kinds, mut handlers) = (Kinds::new(), Handlers::default());
         let mut breakers = Breakers::default();
         for Planned { names, options: defaults, make, batch } in planned {
@@ -318,7 +322,8 @@ impl<S: Store> ExecutorBuilder<S> {
             };
             let check = names.iter().find_map(|name| checks.remove(name));
             let breaker = breakers.add(&names[0], check);
-            let kind = Arc::new(Kind { options, slots, breaker, is_batched: batch.is_some() });
+            let metrics = KindMetrics::new(&names[0], queues.keys());
+            let kind = Arc::new(Kind { options, slots, breaker, is_batched: batch.is_some(), metrics });
             let (messages, layers) = (messages.clone(), layers.clone());
             let handler =
                 Arc::new(KindHandler { kind: kind.clone(), messages, program: make(&states)?, layers, batch });
@@ -342,9 +347,6 @@ impl<S: Store> ExecutorBuilder<S> {
         }
         failure_policy.kinds = options;
         check_external(&external, &queues, messages.broker().map(|broker| broker.limit()))?;
-        if queues.is_empty() && external.is_empty() {
-            queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);
-        }
         if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
             return Err(Error::config(format!("the concurrency of queue {name:?} is {n}; use 1 to 1000000")));
         }
@@ -373,6 +375,7 @@ impl<S: Store> ExecutorBuilder<S> {
             failure_policy: Arc::new(failure_policy),
             quarantine: NonZeroU32::new(config.quarantine_after),
             counters: Arc::default(),
+            vitals: Arc::default(),
             grace: Mutex::new(config.grace),
         };
         Ok((settings, handlers))

@@ -12,8 +12,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::lifecycle::settings::Settings;
 use crate::executor::lifecycle::supervise::supervise;
 use crate::executor::maintenance::kinds;
+use crate::executor::metrics::stats::ExecutorStats;
 use crate::executor::node::in_flight::InFlight;
-use crate::executor::node::stats::ExecutorStats;
+use crate::executor::telemetry::Telemetry;
 use crate::message::MessageServices;
 use crate::store::Store;
 
@@ -54,6 +55,16 @@ impl<S: Store> CommandExecutor<S> {
     pub fn stats(&self) -> ExecutorStats {
         let in_flight = self.current.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.settings.counters.snapshot(in_flight)
+    }
+
+    /// Returns a handle for metrics and probes, which may outlive this one. It keeps the connections to the database, as the executor does.
+    pub fn telemetry(&self) -> Telemetry {
+        Telemetry {
+            settings: self.settings.clone(),
+            stop: self.stop.clone(),
+            ended: self.ended.clone(),
+            current: self.current.clone(),
+        }
     }
 
     /// Returns the kinds that this node leaves alone at the moment, because it can't run them ([`RetryAdvice::NotHere`]), with the reason

@@ -33,6 +33,7 @@ mod starting;
 mod stopping;
 mod successful_jobs;
 mod suspects_alone;
+mod telemetry;
 mod terminating;
 mod time_to_live;
 mod upgrades;
@@ -54,6 +55,11 @@ cases! {
         two_things_at_once
         after_the_death_of_its_node
         all_that_wait
+    }
+    telemetry {
+        each_attempt_is_counted_once_with_its_outcome
+        what_is_cancelled_while_it_runs_is_lost
+        an_executor_is_ready_from_its_first_renewal_to_its_stop
     }
     suspects_alone {
         nothing_runs_beside_one

@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::uses::{Found, Uses, found};
 use crate::run::{self, Result};
 
-const LISTS: [(&str, &str); 2] =
-    [("src", include_str!("layers/library.txt")), ("cli/src", include_str!("layers/program.txt"))];
+const LISTS: [(&str, &str); 3] = [
+    ("src", include_str!("layers/library.txt")),
+    ("http/src", include_str!("layers/http.txt")),
+    ("cli/src", include_str!("layers/program.txt")),
+];
 
 pub(crate) fn run() -> Result<()> {
     let mut problems = Vec::new();

@@ -52,7 +52,7 @@ Commands:
                     `matrix --brief`, `ha`, whether `mutants` compiles, `msrv`, `package`
   release           everything before a release, in some hours: those tests for much longer, `model --deep`, `matrix`,
                     `ha --patroni`, `ha --hosts`, `msrv`, `package`, cargo-semver-checks, `mutants`, `fuzz`
-  layers            whether each part of src/ and cli/src/ uses only parts below it, by the lists in xtask/src/layers/; fails on a
+  layers            whether each part of src/, http/src/ and cli/src/ uses only parts below it, by the lists in xtask/src/layers/; fails on a
                     circle between files
   words             whether words that were replaced are still in use: xtask/src/words.rs
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.

@@ -54,10 +54,11 @@ impl Urls {
     }
 }
 
-/// Ensures the programs that fault tests run themselves: a server to crash, and a clock that goes wrong.
+/// Ensures the programs that tests run themselves: a server to crash, a clock that goes wrong, and a reader of metrics.
 pub(crate) fn tools() -> Result<()> {
     programs::ensure("postgresql", "initdb", || programs::postgres("initdb"))?;
     programs::ensure("faketime", "faketime", || programs::on_path("faketime"))?;
+    programs::ensure("prometheus", "prometheus", || programs::on_path("prometheus"))?;
     Ok(())
 }
 

@@ -24,11 +24,11 @@ const REPLACED: [(&str, &str, &[&str]); 13] = [
     ("unhold", "unhide", CODE),
     ("upkeep", "maintenance", CODE),
 ];
-const CODE: &[&str] = &["src", "migrations", "tests", "cli", "bench/src", "examples", "docs"];
+const CODE: &[&str] = &["src", "migrations", "tests", "http", "cli", "bench/src", "examples", "docs"];
 
 /// Names that only the library, its tests and the benchmark use.
 const ENGINE: [&str; 4] = ["store::engine", ".engine()", "JobStore", "messages.jobs()"];
-const TAUGHT: [&str; 5] = ["cli/src", "examples", "docs", "README.md", "src/lib.rs"];
+const TAUGHT: [&str; 6] = ["cli/src", "http/src", "examples", "docs", "README.md", "src/lib.rs"];
 
 pub(crate) fn run() -> Result<()> {
     let mut found = Vec::new();

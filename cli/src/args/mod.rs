@@ -4,6 +4,7 @@ mod broker;
 mod demo;
 mod grants;
 mod history;
+mod http;
 mod installation;
 mod jobs;
 mod operate;
@@ -15,6 +16,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::address::Address;
+
 use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{
     BrokerArgs, BrokerCommand, DoctorArgs, RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs,
@@ -23,6 +26,8 @@ pub(crate) use self::demo::DemoArgs;
 use self::grants::GRANTS_HELP;
 pub(crate) use self::grants::GrantsArgs;
 pub(crate) use self::history::HistoryArgs;
+use self::http::{EXPORTER_HELP, HEALTH_HELP};
+pub(crate) use self::http::{ExporterArgs, HealthArgs, Probe};
 use self::installation::ADOPT_HELP;
 pub(crate) use self::installation::{AdoptArgs, ClaimArgs};
 use self::jobs::WHY_HELP;
@@ -151,6 +156,12 @@ pub(crate) enum Command {
     /// Check everything that is needed, and give advice.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Serve the metrics of what is stored, for Prometheus.
+    #[command(after_help = EXPORTER_HELP)]
+    Exporter(ExporterArgs),
+    /// Ask a worker whether it works.
+    #[command(after_help = HEALTH_HELP)]
+    Health(HealthArgs),
 }
 
 const WORKER_HELP: &str = "\
@@ -209,6 +220,9 @@ pub(crate) struct WorkerArgs {
     /// Keep trying when the database, or a required broker, can't be reached at the start, instead of exiting with 3.
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Serve metrics and probes here: /metrics, /livez, /readyz and /startupz [default: `http.listen`; without it, nothing].
+    #[arg(long, value_name = "[HOST:]PORT")]
+    pub(crate) listen: Option<Address>,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ use jobwright::{
 use super::blocked::Scope;
 use super::connect_or_create;
 use super::drained::drained;
+use super::http;
 use super::signals::Signals;
 use crate::args::WorkerArgs;
 use crate::config::{Action, Settings};
@@ -48,6 +49,11 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     // First of all, so that no signal is missed while connecting.
     let mut signals = Signals::new()?;
     let began = Instant::now();
+    // Before it connects: a port that is taken is a mistake that no waiting mends.
+    let listener = match http::configured(settings, args.listen.as_ref()) {
+        Some(address) => Some(http::listen(&address).await?),
+        None => None,
+    };
     let messages = tokio::select! {
         connected = reach(settings, args.wait) => connected?,
         name = signals.next(), if args.wait => {
@@ -66,6 +72,15 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     let stopping = Stopping::default();
     let output = Arc::new(Output::default());
     let executor = build(settings, lanes, CommandExecutor::builder(messages), &stopping, &output)?.start().await?;
+    if let Some(listener) = listener {
+        let routes = jobwright_http::executor(executor.telemetry());
+        // Until the process ends: probes are answered while it stops, too.
+        tokio::spawn(async move {
+            if let Err(error) = jobwright_http::serve(listener, routes, std::future::pending()).await {
+                tracing::error!(%error, "metrics and probes are not served any more");
+            }
+        });
+    }
     let place = broker.as_ref().map_or_else(|| "none".to_owned(), |broker| broker.describe());
     tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %admin.describe(), broker = place, "ready");
 

@@ -109,6 +109,7 @@ pub(super) const SECTIONS: &[Section] = &[
             ("quarantine_after", Kind::Number),
         ],
     },
+    Section { name: "http", named: false, keys: &[("listen", Kind::Text)] },
     Section {
         name: "queues",
         named: true,

@@ -11,6 +11,7 @@ use super::handler::{Draft, Handler};
 use super::keys::{SUBMIT_RULES, Value, shout};
 use super::queue::{self, Queue};
 use super::seal;
+use crate::address::Address;
 use crate::failure::Failure;
 
 /// All settings.
@@ -19,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) database: DatabaseConfig,
     pub(crate) executor: ExecutorConfig,
     pub(crate) broker: BrokerConfig,
+    /// Where metrics and probes are served.
+    pub(crate) listen: Option<Address>,
     /// Settings of queues, by name.
     pub(crate) queues: BTreeMap<String, Queue>,
     drafts: BTreeMap<String, Draft>,
@@ -117,6 +120,7 @@ impl Settings {
             ("executor", "poll_interval", Value::Duration(interval)) => executor.poll_interval = interval,
             ("executor", "conflict_retries", Value::Number(n)) => executor.conflict_retries = times(n)?,
             ("executor", "quarantine_after", Value::Number(n)) => executor.quarantine_after = times(n)?,
+            ("http", "listen", Value::Text(text)) => self.listen = Some(text.parse()?),
             ("broker", "url", Value::Text(url)) => broker.url = Some(Secret::new(url)),
             ("broker", "required", Value::Flag(on)) => broker.required = on,
             ("broker", "prefix", Value::Text(prefix)) => broker.prefix = prefix,

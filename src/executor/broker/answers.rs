@@ -13,8 +13,8 @@ use crate::executor::broker::mode::{BATCH, alive};
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
 use crate::executor::broker::report_key::CachedReportKey;
 use crate::executor::kinds::failure_policy::RetryDecision;
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
-use crate::executor::node::stats::add;
 use crate::job::{Fence, Job, JobError, JobMessage, REPLY_QUEUE, ReportKey};
 use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Verdict};
 

@@ -15,10 +15,10 @@ use crate::error::warn_of;
 use crate::executor::broker::delivery_buffer::{BufferedRow, DeliveryBuffer, TimedOutRows};
 use crate::executor::broker::mode::BATCH;
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::queue::Queue;
-use crate::executor::node::stats::add;
 use crate::job::{Fence, Job, JobId};
 use crate::store::Hint;
 

@@ -14,9 +14,9 @@ use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOu
 use crate::executor::broker::mode::up;
 use crate::executor::broker::report_key::CachedReportKey;
 use crate::executor::handler::external_queue::ExternalQueue;
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::cancellations::LET_GO;
-use crate::executor::node::stats::add;
 use crate::job::{Fence, HandOutNumber, JobId};
 use crate::store::{Hint, Settlement, Verdict};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::executor::broker::isolating_publisher::{Row, pause, refusal};
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::completion::Completion;
-use crate::executor::node::stats::add;
 use crate::store::{Settlement, Verdict};
 
 /// What happens to a row.

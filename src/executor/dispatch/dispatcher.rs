@@ -12,11 +12,11 @@ use crate::executor::dispatch::kind_set::{KindSet, kind_sets};
 use crate::executor::dispatch::scan::ScanPlan;
 use crate::executor::groups::counting::CountingTurn;
 use crate::executor::kinds::kind::Kind;
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
-use crate::executor::node::stats::add;
 use crate::job::Job;
 use crate::store::{Allowed, ClaimRequest, Claimed};
 
@@ -94,6 +94,7 @@ impl Dispatcher {
                     Err(error) => {
                         warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
                         self.node.claim_failed(&error);
+                        self.queue.passed(Some(&error));
                         failed = true;
                         break;
                     }
@@ -104,6 +105,7 @@ impl Dispatcher {
                 tokio::time::sleep(delays.next_delay()).await;
             } else {
                 delays.reset();
+                self.queue.passed(None);
                 self.queue.looked(heard, more);
                 if !more {
                     self.idle().await;
@@ -199,13 +201,16 @@ impl Dispatcher {
                 start_all(&self.node, ready);
             }
         };
+        let sent = Instant::now();
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
+        self.node.counters.claims.add(now - sent);
         let claimed = answer.inspect_err(|error| set.failed(&plan, error, now))?;
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claim);
 
         add(&self.node.counters.claimed, claimed.jobs.len());
+        self.node.counters.claim_sizes.add(claimed.jobs.len());
         let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);
         if let Some(allowed) = &claimed.allowed {
             turn.written(&counts, allowed, claimed.jobs.iter().filter(|job| !job.admitted).count());

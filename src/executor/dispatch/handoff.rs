@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::claim_order::ClaimGuard;
-use crate::executor::node::stats::add;
 use crate::job::{ClaimNumber, Job, JobId, NodeId};
 use crate::message::local::{LocalExecutor, LocalHandoff};
 use crate::store::Hint;

@@ -24,11 +24,11 @@ use crate::backoff::{Reconnect, jitter};
 use crate::error::{Result, warn_of};
 use crate::executor::dispatch::in_vain::InVain;
 use crate::executor::groups::counting::CountingTurn;
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::alone::{self, Alone};
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::Queue;
-use crate::executor::node::stats::add;
 use crate::job::{EVENT_QUEUE, Job, JobId, REPLY_QUEUE};
 use crate::store::{Acquitted, ClaimRequest, Hint, Scope, Suspect};
 

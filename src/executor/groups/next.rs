@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::claim_order::ClaimGuard;
 use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::in_flight::GroupLease;
 use crate::executor::node::lease::while_leased;
-use crate::executor::node::stats::add;
 use crate::job::{ClaimNumber, Fence, Job, JobId};
 use crate::store::{GroupClaim, GroupsClaimed};
 
@@ -83,6 +84,7 @@ async fn complete_and_claim_chunk(
     let groups: Vec<GroupClaim> = group_runs.iter().map(|(group_run, _)| group_run.group.clone()).collect();
     // Without a claim the groups end here.
     let number = claim.as_ref().map_or(ClaimNumber::NONE, |next| next.claim.number());
+    let began = Instant::now();
     let call = node.store.complete_and_claim_next(node.id, number, &fences, &groups, &node.chainable_kinds);
     let claimed = match while_leased(lost, call).await {
         Ok(claimed) => claimed,
@@ -97,6 +99,7 @@ async fn complete_and_claim_chunk(
             return Vec::new();
         }
     };
+    node.counters.records.add(began.elapsed());
     let GroupsClaimed { accepted, next: jobs } = claimed;
     node.in_flight.add(jobs.iter());
     add(&node.counters.done, accepted.len());

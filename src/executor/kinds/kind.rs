@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use crate::executor::kinds::breaker::Breaker;
 use crate::executor::kinds::options::KindOptions;
+use crate::executor::metrics::attempts::KindMetrics;
 
 /// A kind of job that this process can run.
 pub(crate) struct Kind {
@@ -17,6 +18,7 @@ pub(crate) struct Kind {
     pub(crate) breaker: Arc<Breaker>,
     /// Whether its jobs are run in batches.
     pub(crate) is_batched: bool,
+    pub(crate) metrics: KindMetrics,
 }
 
 /// All kinds, by each of their names.

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result, warn_of};
+use crate::executor::lifecycle::vitals::Vitals;
 use crate::executor::node::in_flight::InFlight;
 use crate::job::NodeId;
 use crate::store::{Nodes, Outage, ServerIdentity};
@@ -38,16 +39,15 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Starts the heartbeat. `registered` is an instant just before the lease began, `server` the server that granted it.
+    /// Starts the heartbeat of a lease that was granted.
     pub(crate) fn start(
         store: Arc<dyn Nodes>,
-        node: NodeId,
-        lease: Duration,
-        registered: std::time::Instant,
-        server: Option<ServerIdentity>,
+        granted: Granted,
         doubts: Arc<InFlight>,
+        vitals: Arc<Vitals>,
         liveness: Option<Liveness>,
     ) -> Result<Self> {
+        let Granted { node, lease, since, server } = granted;
         let lost = CancellationToken::new();
         let (stop, stopped) = oneshot::channel();
         let (proving, proven) = oneshot::channel();
@@ -56,11 +56,12 @@ impl Heartbeat {
             renewal: Renewing { store, node, own: None, lends: false },
             node,
             lease,
-            last: Instant::from_std(registered),
+            last: Instant::from_std(since),
             lost: lost.clone(),
             leaving: leaving.clone(),
             hopeless: hopeless.clone(),
             doubts,
+            vitals,
             server,
             proving: Some(proving),
             liveness,
@@ -167,6 +168,21 @@ impl Renewal for Renewing {
     }
 }
 
+/// A lease that was granted to a node.
+pub(crate) struct Granted {
+    pub(crate) node: NodeId,
+    pub(crate) lease: Duration,
+    /// An instant just before it began.
+    pub(crate) since: std::time::Instant,
+    /// The server that granted it.
+    pub(crate) server: Option<ServerIdentity>,
+}
+
+/// Returns for how long a node works after a renewal: it stops before others may take its work, by a tenth of the lease, at most a second.
+pub(crate) fn usable(lease: Duration) -> Duration {
+    lease.saturating_sub((lease / 10).min(Duration::from_secs(1)))
+}
+
 struct HeartbeatLoop<R> {
     renewal: R,
     node: NodeId,
@@ -178,6 +194,7 @@ struct HeartbeatLoop<R> {
     hopeless: Arc<OnceLock<Error>>,
     /// Reconciles when the database may have forgotten something, or this node may have missed something.
     doubts: Arc<InFlight>,
+    vitals: Arc<Vitals>,
     /// The server at the last heartbeat.
     server: Option<ServerIdentity>,
     /// Notified of the first renewal.
@@ -215,6 +232,7 @@ impl<R: Renewal> HeartbeatLoop<R> {
                         return;
                     }
                     failed = false;
+                    self.vitals.renewed(sent.into_std(), self.usable());
                     if let Some(proving) = self.proving.take() {
                         // The session may have ended meanwhile.
                         let _ = proving.send(());
@@ -234,11 +252,13 @@ impl<R: Renewal> HeartbeatLoop<R> {
                     return;
                 }
                 Ok(Err(error)) => {
+                    self.vitals.not_renewed(error.to_string());
                     warn_of!(error, node = %self.node, "the lease was not renewed; trying again");
                     failed = true;
                     self.lease / 20
                 }
                 Err(_) => {
+                    self.vitals.not_renewed(format!("no answer within {patience:.1?}"));
                     // The store's own deadline may be much later.
                     if !self.renewal.unanswered() {
                         tracing::warn!(node = %self.node, "no answer to the renewal of the lease; trying again");
@@ -272,9 +292,12 @@ impl<R: Renewal> HeartbeatLoop<R> {
         false
     }
 
-    /// Returns the time until the node must stop: before others may take its work, by a tenth of the lease, at most a second.
+    /// Returns the time until the node must stop.
     fn left(&self) -> Duration {
-        let margin = (self.lease / 10).min(Duration::from_secs(1));
-        (self.last + self.lease.saturating_sub(margin)).saturating_duration_since(Instant::now())
+        (self.last + self.usable()).saturating_duration_since(Instant::now())
+    }
+
+    fn usable(&self) -> Duration {
+        usable(self.lease)
     }
 }

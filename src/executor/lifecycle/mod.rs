@@ -7,3 +7,4 @@ pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod supervise;
 pub(crate) mod unrecorded;
+pub(crate) mod vitals;

@@ -12,7 +12,7 @@ use crate::executor::dispatch::dispatcher::Dispatcher;
 use crate::executor::dispatch::suspects;
 use crate::executor::kinds::kind::chainable_kinds;
 use crate::executor::lifecycle::drain::{Drain, SessionEnd};
-use crate::executor::lifecycle::heartbeat::{Heartbeat, Liveness};
+use crate::executor::lifecycle::heartbeat::{Granted, Heartbeat, Liveness, usable};
 use crate::executor::lifecycle::helpers;
 use crate::executor::lifecycle::settings::Settings;
 use crate::executor::node::alone;
@@ -45,8 +45,11 @@ pub(crate) async fn run(
     let asked = tokio::time::timeout(settings.node.lease / 10, store.identity()).await;
     let server = asked.ok().and_then(Result::ok).flatten();
     let liveness = Liveness::of(tokio::runtime::Handle::current(), settings.stall_timeout);
-    let mut heartbeat =
-        Heartbeat::start(store.clone(), id, settings.node.lease, since, server, node.in_flight.clone(), liveness)?;
+    let lease = settings.node.lease;
+    settings.vitals.begin(id, node.queues.values().cloned().collect(), since, usable(lease));
+    let granted = Granted { node: id, lease, since, server };
+    let (doubts, vitals) = (node.in_flight.clone(), settings.vitals.clone());
+    let mut heartbeat = Heartbeat::start(store.clone(), granted, doubts, vitals, liveness)?;
     started(node.in_flight.clone());
     let proven = tokio::select! {
         proven = heartbeat.proven() => proven,
@@ -90,6 +93,7 @@ pub(crate) async fn run(
         () = stop.cancelled() => SessionEnd::Stopped,
     };
     node.stop_claiming.cancel();
+    settings.vitals.end();
     let drain = Drain {
         dispatchers: &dispatchers,
         workers: &node.workers,

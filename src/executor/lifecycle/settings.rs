@@ -15,6 +15,8 @@ use crate::executor::handler::external_queue::{ExternalQueue, outbound};
 use crate::executor::kinds::breaker::Breakers;
 use crate::executor::kinds::failure_policy::FailurePolicy;
 use crate::executor::kinds::kind::Kinds;
+use crate::executor::lifecycle::vitals::Vitals;
+use crate::executor::metrics::stats::Counters;
 use crate::executor::node::alone;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::completion::Completions;
@@ -22,7 +24,6 @@ use crate::executor::node::gathering::Gathering;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::queue::Queue;
 use crate::executor::node::signals::Signals;
-use crate::executor::node::stats::Counters;
 use crate::executor::node::{Node, Work};
 use crate::job::{Limits, NodeId};
 use crate::message::WakeUp;
@@ -52,6 +53,7 @@ pub(crate) struct Settings {
     /// How long the runtime may run no task until the node gives up its lease.
     pub(crate) stall_timeout: Option<Duration>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) vitals: Arc<Vitals>,
     /// How long a stop waits for handlers. The caller of the stop may override it.
     pub(crate) grace: Mutex<Duration>,
 }

@@ -10,8 +10,8 @@ use crate::error::{ErrorKind, Result, warn_of};
 use crate::executor::lifecycle::drain::SessionEnd;
 use crate::executor::lifecycle::settings::Settings;
 use crate::executor::lifecycle::{session, unrecorded};
+use crate::executor::metrics::stats::add;
 use crate::executor::node::in_flight::InFlight;
-use crate::executor::node::stats::add;
 use crate::job::NodeId;
 use crate::store::InFlightCount;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::backoff::jitter;
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::executor::maintenance::periodic::{Next, Periodic};
-use crate::executor::node::stats::Counters;
+use crate::executor::metrics::stats::Counters;
 use crate::store::Maintenance;
 
 /// How long the ids of submissions are remembered. A producer that sends the same id again later makes a new job.

@@ -1,7 +1,10 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::error::Error;
 
 /// How often a backlogged queue yields to other tasks before its next claim.
 const GATHER_TURNS: usize = 16;
@@ -23,6 +26,16 @@ pub(crate) struct Queue {
     /// The number of signs when the last pass of claims began, if that found less than it asked for. While the number is still the same, no
     /// job waits, so a job sent now is the next to run.
     drained_at: AtomicU64,
+    pass: Mutex<Pass>,
+}
+
+/// The last pass of claims, for whoever watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Pass {
+    /// When it ended.
+    pub(crate) at: Instant,
+    /// Since when claims fail, and why the last one did.
+    pub(crate) failing: Option<(Instant, String)>,
 }
 
 impl Queue {
@@ -35,6 +48,7 @@ impl Queue {
             heard: AtomicU64::new(0),
             rescan: AtomicBool::new(false),
             drained_at: AtomicU64::new(NEVER),
+            pass: Mutex::new(Pass { at: Instant::now(), failing: None }),
         }
     }
 
@@ -72,6 +86,21 @@ impl Queue {
     /// Records the result of a pass of claims. A sign that came during the pass may be about a job that it did not see.
     pub(crate) fn looked(&self, heard_before: u64, more: bool) {
         self.drained_at.store(if more { NEVER } else { heard_before }, Ordering::Release);
+    }
+
+    /// Notes how a pass of claims ended.
+    pub(crate) fn passed(&self, error: Option<&Error>) {
+        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        pass.at = now;
+        pass.failing = error.map(|error| {
+            let since = pass.failing.take().map_or(now, |(since, _)| since);
+            (since, error.to_string())
+        });
+    }
+
+    pub(crate) fn last_pass(&self) -> Pass {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes a free slot for a job that bypasses the queue, if no job waits in it.

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::groups::next::complete_and_claim_next;
+use crate::executor::metrics::stats::{Counters, add};
 use crate::executor::node::Node;
 use crate::executor::node::completion::{Completion, Completions};
 use crate::executor::node::in_flight::InFlight;
-use crate::executor::node::stats::{Counters, add};
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::recording::{Record, Recorded, Recorder};
 use crate::executor::outcome::waiting::Waiting;
@@ -212,7 +212,9 @@ impl Completer {
 
     /// Records items. Returns the jobs whose outcomes were accepted. Moves out of the items those that have to wait: their jobs stay in flight.
     async fn record<T: Record>(&self, items: &mut Vec<T>, waiting: &mut Waiting) -> Vec<JobId> {
+        let began = Instant::now();
         let Recorded { accepted, held, refused, refusal, left } = self.recorder().record(items).await;
+        self.counters.records.add(began.elapsed());
         if !left.is_empty() {
             let left = items.extract_if(.., |item| left.contains(&item.fence()));
             waiting.left.extend(left.map(T::unrecorded));

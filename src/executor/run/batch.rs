@@ -12,12 +12,13 @@ use crate::executor::handler::batch::{Batch, BatchPlan};
 use crate::executor::handler::middleware::around;
 use crate::executor::handler::registry::KindHandler;
 use crate::executor::kinds::kind::Kind;
+use crate::executor::metrics::attempts::AttemptOutcome;
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::completion::Completion;
 use crate::executor::node::gathering::Member;
-use crate::executor::node::stats::add;
 use crate::executor::panic::catching_async;
-use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, rounded};
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, outcome_of, rounded};
 use crate::executor::run::rollback::{abandon, discard};
 use crate::executor::run::timeout;
 use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
@@ -50,18 +51,21 @@ pub(crate) async fn run<S: Store>(
     let span = tracing::error_span!("batch", kind = %first.kind, queue = %first.queue, jobs = jobs.len());
     let kind = &handler.kind;
     let run = async {
-        let (jobs, unread) = decoded(&node, jobs);
-        for (job, error) in unread {
-            node.completions.send(failed(&node, kind, &job, &error)).await;
+        let began = Instant::now();
+        for job in &jobs {
+            kind.metrics.started(job);
         }
+        let (jobs, unread) = decoded(&node, jobs);
+        let unread = unread.iter().map(|(job, error)| (job, failed(&node, kind, job, error))).collect();
+        send(&node, kind, began, unread).await;
         if jobs.is_empty() {
             return;
         }
         let mut context = handler.messages.begin();
-        let began = Instant::now();
         let ending = execute(&node, &handler, &plan, &jobs, &mut context).await;
         let ran = matches!(ending, BatchEnd::Returned(_));
-        conclude(&node, kind, &jobs, context, ending).await;
+        let left = conclude(&node, kind, &jobs, context, (ending, began)).await;
+        send(&node, kind, began, left).await;
         tracing::debug!(took = ?rounded(began.elapsed()), "the batch ended");
         if ran {
             for job in &jobs {
@@ -177,36 +181,52 @@ async fn within<S: Store>(
     ended.into_iter().zip(said).map(|(ended, handler_done)| Came { handler_done, ended }).collect()
 }
 
-async fn conclude<S: Store>(node: &Arc<Node>, kind: &Kind, jobs: &[Job], context: Context<S>, ending: BatchEnd) {
-    let all_failed = |error: &JobError| jobs.iter().map(|job| failed(node, kind, job, error)).collect();
-    let completions = match ending {
+/// What is still to be recorded, each with its job.
+type Left<'a> = Vec<(&'a Job, Completion)>;
+
+async fn send(node: &Node, kind: &Kind, began: Instant, left: Left<'_>) {
+    for (job, completion) in left {
+        kind.metrics.finished(job, began, outcome_of(job, &completion));
+        node.completions.send(completion).await;
+    }
+}
+
+/// Brings the outcomes to the database if that takes a transaction of their own. Returns what is left to be recorded.
+async fn conclude<'a, S: Store>(
+    node: &Arc<Node>,
+    kind: &Kind,
+    jobs: &'a [Job],
+    context: Context<S>,
+    (ending, began): (BatchEnd, Instant),
+) -> Left<'a> {
+    let all_failed = |error: &JobError| jobs.iter().map(|job| (job, failed(node, kind, job, error))).collect();
+    match ending {
         // The program's message services take part. A panic of theirs must not leave the jobs with this node for the rest of the node's
         // life.
-        BatchEnd::Returned(results) => catching_async(async { Ok(returned(node, kind, jobs, context, results).await) })
-            .await
-            .unwrap_or_else(|panic| all_failed(&panic)),
+        BatchEnd::Returned(results) => {
+            catching_async(async { Ok(returned(node, (kind, began), jobs, context, results).await) })
+                .await
+                .unwrap_or_else(|panic| all_failed(&panic))
+        }
         BatchEnd::TimedOut(limit) => {
             abandon(context);
             all_failed(&JobError::new(format!("the batch handler did not finish within {limit:?}")))
         }
         BatchEnd::Cancelled => {
             abandon(context);
-            jobs.iter().map(|job| Completion::released(job.fence())).collect()
+            jobs.iter().map(|job| (job, Completion::released(job.fence()))).collect()
         }
-    };
-    for completion in completions {
-        node.completions.send(completion).await;
     }
 }
 
 /// Commits if there is something to commit and all jobs are done. Returns what is left to be recorded.
-async fn returned<S: Store>(
+async fn returned<'a, S: Store>(
     node: &Arc<Node>,
-    kind: &Kind,
-    jobs: &[Job],
+    (kind, began): (&Kind, Instant),
+    jobs: &'a [Job],
     context: Context<S>,
     results: Vec<Came>,
-) -> Vec<Completion> {
+) -> Left<'a> {
     if !context.has_writes() {
         discard(context).await;
         return settle(node, kind, jobs, results, |_| false);
@@ -221,37 +241,43 @@ async fn returned<S: Store>(
     }
     let (part, rest): (Vec<_>, Vec<_>) = jobs.iter().zip(results).partition(|(_, result)| relies(result));
     let fences: Vec<Fence> = part.iter().map(|(job, _)| job.fence()).collect();
-    let mut completions: Vec<_> =
-        rest.into_iter().map(|(job, result)| recorded(node, kind, job, result.ended)).collect();
+    let mut left: Left<'_> =
+        rest.into_iter().map(|(job, result)| (job, recorded(node, kind, job, result.ended))).collect();
     match context.commit_jobs(node.id, &fences).await {
         Ok(true) => {
             add(&node.counters.done, fences.len());
+            for (job, _) in &part {
+                kind.metrics.finished(job, began, AttemptOutcome::Done);
+            }
             node.wakeup.job_waiters.notify(fences.iter().map(|fence| fence.id));
             node.in_flight.remove(fences.into_iter());
         }
         Ok(false) => {
             tracing::warn!("a job of the batch was no longer owned by this claim: its transaction was rolled back");
-            completions.extend(fences.into_iter().map(Completion::released));
+            left.extend(part.iter().map(|(job, _)| (*job, Completion::released(job.fence()))));
         }
         // If the commit took effect and only its answer got lost, the rows are gone and these outcomes are refused.
         Err(error) => {
             let error = JobError::from(error);
-            completions.extend(part.iter().map(|(job, _)| failed(node, kind, job, &error)));
+            left.extend(part.iter().map(|(job, _)| (*job, failed(node, kind, job, &error))));
         }
     }
-    completions
+    left
 }
 
 /// Records each job separately. `again`: the job relied on what was rolled back.
-fn settle(
+fn settle<'a>(
     node: &Node,
     kind: &Kind,
-    jobs: &[Job],
+    jobs: &'a [Job],
     results: Vec<Came>,
     again: impl Fn(&Came) -> bool,
-) -> Vec<Completion> {
+) -> Left<'a> {
     let each = jobs.iter().zip(results).map(|(job, result)| {
-        if again(&result) { Completion::released(job.fence()) } else { recorded(node, kind, job, result.ended) }
+        let rolled_back = again(&result);
+        let left =
+            if rolled_back { Completion::released(job.fence()) } else { recorded(node, kind, job, result.ended) };
+        (job, left)
     });
     each.collect()
 }

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use crate::executor::kinds::breaker::Refused;
 use crate::executor::kinds::failure_policy::RetryDecision;
 use crate::executor::kinds::kind::Kind;
+use crate::executor::metrics::attempts::AttemptOutcome;
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::completion::Completion;
 use crate::executor::node::slots::Slots;
-use crate::executor::node::stats::add;
 use crate::job::{HandlerResult, Job, JobError, Outcome, TraceContext};
 use crate::store::{Settlement, Verdict};
 
@@ -82,23 +83,25 @@ pub(crate) fn settled(node: &Node, job: &Job, error: &JobError, verdict: Verdict
     Completion::Settled(node.codecs.settlement(settlement, &job.kind, &job.queue))
 }
 
-/// Notes how an attempt ended: one line for each (and one for a batch), for whoever follows jobs at the level of `debug`.
-pub(crate) fn log_end(job: &Job, completion: &Completion, began: Instant) {
-    let outcome = match completion {
-        // Of one that was committed before, with the next of its group.
-        Completion::DoneInGroup(ended, _) if ended.is_empty() => return,
-        Completion::Done(_) | Completion::DoneInGroup(..) => "done",
+/// Returns how an attempt ended whose outcome is still to be recorded.
+pub(crate) fn outcome_of(job: &Job, completion: &Completion) -> AttemptOutcome {
+    match completion {
+        Completion::Done(_) | Completion::DoneInGroup(..) | Completion::Recorded(..) => AttemptOutcome::Done,
         Completion::Settled(settlement) => match settlement.verdict {
-            Verdict::Retry(_) if job.attempt >= job.max_attempts => "dead",
-            Verdict::Retry(_) => "failed",
-            Verdict::Snooze(_) => "snoozed",
-            Verdict::Cancel => "cancelled",
-            Verdict::Dead => "dead",
-            Verdict::Release => "given back",
+            Verdict::Retry(_) if job.attempt >= job.max_attempts => AttemptOutcome::Dead,
+            Verdict::Retry(_) => AttemptOutcome::Retry,
+            Verdict::Snooze(_) => AttemptOutcome::Snooze,
+            Verdict::Cancel => AttemptOutcome::Cancel,
+            Verdict::Dead => AttemptOutcome::Dead,
+            Verdict::Release => AttemptOutcome::Released,
         },
-        Completion::Recorded(..) => return,
-    };
-    tracing::debug!(outcome, took = ?rounded(began.elapsed()), "the attempt ended");
+    }
+}
+
+/// Counts an attempt that has ended, and writes a line for whoever follows jobs at the level of `debug`.
+pub(crate) fn note_end(kind: &Kind, job: &Job, outcome: AttemptOutcome, began: Instant) {
+    kind.metrics.finished(job, began, outcome);
+    tracing::debug!(outcome = outcome.as_str(), took = ?rounded(began.elapsed()), "the attempt ended");
 }
 
 /// Rounds a time for a log: nobody needs more than milliseconds.

@@ -13,14 +13,15 @@ use crate::executor::handler::middleware::around;
 use crate::executor::handler::registry::{Attempt, KindHandler};
 use crate::executor::kinds::failure_policy::pause;
 use crate::executor::kinds::kind::Kind;
+use crate::executor::metrics::attempts::AttemptOutcome;
+use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::cancellations::{CancelReason, CancelSignal};
 use crate::executor::node::completion::Completion;
 use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
-use crate::executor::node::stats::add;
 use crate::executor::panic::catching_async;
-use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, log_end, settled};
+use crate::executor::run::end::{NO_MORE, completion, failure, free, job_span, note_end, outcome_of, settled};
 use crate::executor::run::rollback::{abandon, discard};
 use crate::executor::run::timeout::within;
 use crate::job::{Fence, HandlerResult, Job, JobError, Outcome};
@@ -50,11 +51,12 @@ pub(crate) fn run<S: Store>(
 ) -> impl Future<Output = ()> + Send {
     let span = job_span(&job);
     async move {
+        let began = Instant::now();
+        handler.kind.metrics.started(&job);
         if let Err(error) = node.codecs.open(&mut job) {
-            Box::pin(unread(node, handler.kind.clone(), job, error, slots)).await;
+            Box::pin(unread(node, handler.kind.clone(), job, error, (slots, began))).await;
             return;
         }
-        let began = Instant::now();
         let completion = attempts(&node, &handler, &job, &slots, began).await;
         let follow = |fence| {
             group_run(&node, &job, &slots, began.elapsed())
@@ -84,10 +86,12 @@ pub(crate) async fn attempt<S: Store>(
     }
     let span = job_span(&job);
     async move {
+        let began = Instant::now();
+        handler.kind.metrics.started(&job);
         if let Err(error) = node.codecs.open(&mut job) {
-            return failure(node, &handler.kind, &job, &error, NO_MORE);
+            return undecoded(node, &handler.kind, &job, &error, began);
         }
-        attempts(node, &handler, &job, slots, Instant::now()).await
+        attempts(node, &handler, &job, slots, began).await
     }
     .instrument(span)
     .await
@@ -111,13 +115,11 @@ async fn attempts<S: Store>(
         let ending = execute(handler, attempt).await;
         let ran = matches!(ending, AttemptEnd::Returned(_) | AttemptEnd::DoneWithout);
         match conclude(node, &handler.kind, (job, slots, began), context, ending, conflicts).await {
-            Conclusion::Over(completion) => {
+            Conclusion::Over(completion, outcome) => {
                 if ran {
                     handler.kind.breaker.ran(job.id, began);
                 }
-                if let Some(completion) = &completion {
-                    log_end(job, completion, began);
-                }
+                note_end(&handler.kind, job, outcome, began);
                 return completion;
             }
             Conclusion::Again => conflicts += 1,
@@ -129,17 +131,23 @@ async fn attempts<S: Store>(
 /// The conclusion of an attempt.
 enum Conclusion {
     /// The attempt is over, with what is still to be recorded.
-    Over(Option<Completion>),
+    Over(Option<Completion>, AttemptOutcome),
     /// There is no outcome yet. The handler runs again, and its transaction is rolled back.
     Again,
 }
 
 /// Fails an attempt whose payload can't be decoded: another node may have the encryption key, or it may come later.
-async fn unread(node: Arc<Node>, kind: Arc<Kind>, job: Job, error: JobError, slots: Arc<Slots>) {
-    if let Some(completion) = failure(&node, &kind, &job, &error, NO_MORE) {
+async fn unread(node: Arc<Node>, kind: Arc<Kind>, job: Job, error: JobError, (slots, began): (Arc<Slots>, Instant)) {
+    if let Some(completion) = undecoded(&node, &kind, &job, &error, began) {
         node.completions.send(completion).await;
     }
     free(&node, [slots]);
+}
+
+fn undecoded(node: &Node, kind: &Kind, job: &Job, error: &JobError, began: Instant) -> Option<Completion> {
+    let completion = failure(node, kind, job, error, NO_MORE)?;
+    note_end(kind, job, outcome_of(job, &completion), began);
+    Some(completion)
 }
 
 /// Dead-letters a job that has no attempt left. It was put off because the outcome of its last attempt could not be recorded. Its handler
@@ -235,14 +243,14 @@ async fn conclude<S: Store>(
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
                     node.wakeup.job_waiters.notify([job.id]);
                     if accepted {
-                        log_end(job, &Completion::Done(fence), began);
                         node.in_flight.remove(std::iter::once(fence));
                     } else {
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                         node.in_flight.leave(std::iter::once(fence));
                     }
                     let next = group_run.map(|group_run| Completion::DoneInGroup(Vec::new(), group_run));
-                    return Conclusion::Over(next);
+                    let outcome = if accepted { AttemptOutcome::Done } else { AttemptOutcome::Lost };
+                    return Conclusion::Over(next, outcome);
                 }
                 // If the commit took effect and only its answer got lost, the row is gone and this outcome is refused.
                 Err(error) => failed(&error),
@@ -274,14 +282,17 @@ async fn conclude<S: Store>(
             if Box::pin(slots.attempt_ended(&node.cancel)).await {
                 node.in_flight.leave(std::iter::once(fence));
             }
-            return Conclusion::Over(None);
+            return Conclusion::Over(None, AttemptOutcome::Lost);
         }
         AttemptEnd::Cancelled => {
             abandon(context);
             Some(Completion::released(fence))
         }
     };
-    completion.map_or(Conclusion::Again, |completion| Conclusion::Over(Some(completion)))
+    completion.map_or(Conclusion::Again, |completion| {
+        let outcome = outcome_of(job, &completion);
+        Conclusion::Over(Some(completion), outcome)
+    })
 }
 
 /// Commits what a handler did, with the end of its job, and continues its group. Returns whether the claim was current.

@@ -95,7 +95,7 @@ fn hunt(options: &Options, urls: &Urls) -> Result<()> {
         fs::remove_dir_all(&out).map_err(|why| format!("cannot remove {}: {why}", out.display()))?;
     }
     let mut command = run::cargo(["mutants", "--in-diff"]);
-    command.arg(&diff).args(["--package", "jobwright", "--package", "jobwright-cli"]);
+    command.arg(&diff).args(["--package", "jobwright", "--package", "jobwright-http", "--package", "jobwright-cli"]);
     command
         .args(["--all-features", "--test-tool", "nextest", "--build-timeout", BUILD, "--timeout", TESTS, "--output"])
         .arg(&folder);

@@ -69,6 +69,13 @@ impl Sandbox {
         Some(sandbox)
     }
 
+    /// Creates a sandbox with a database of a server that ends with the test.
+    pub(crate) fn on_server(url: &str) -> Self {
+        let sandbox = Self { directory: tempfile::tempdir().unwrap(), url: url.to_owned(), schema: None, rabbit: None };
+        sandbox.run(&["migrate"]).success();
+        sandbox
+    }
+
     /// Adds a broker, with a separate prefix there; `None`: this run is without servers.
     pub(crate) fn with_rabbit(mut self) -> Option<Self> {
         self.rabbit = Some(Rabbit::shared()?);

@@ -1,4 +1,8 @@
+//! Counters that need no label.
+
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::executor::metrics::histogram::{Sizes, Times};
 
 /// What an executor did since it started. This process counts it; the database is authoritative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +80,12 @@ pub(crate) struct Counters {
     pub(crate) relayed: AtomicU64,
     pub(crate) dead_letters_removed: AtomicU64,
     pub(crate) audit_removed: AtomicU64,
+    /// How long the statements took that claim jobs.
+    pub(crate) claims: Times,
+    /// How many jobs each of them claimed.
+    pub(crate) claim_sizes: Sizes,
+    /// How long the statements took that record outcomes.
+    pub(crate) records: Times,
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: usize) {

@@ -1,0 +1,112 @@
+//! The metrics of an executor.
+
+use std::fmt;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use jobwright::BrokerMode;
+use jobwright::executor::{ExecutorMetrics, Histogram, JobMetrics, Telemetry};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use crate::encode::{Labels, Writer, answer};
+
+pub(crate) async fn metrics(State(telemetry): State<Telemetry>, headers: HeaderMap) -> Response {
+    answer(&headers, Snapshot(telemetry.metrics()))
+}
+
+#[derive(Debug)]
+struct Snapshot(ExecutorMetrics);
+
+fn labels(jobs: &JobMetrics) -> Labels<'_> {
+    vec![("queue", &jobs.queue), ("kind", &jobs.kind)]
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (mut to, of) = (Writer(encoder), &self.0);
+        self.jobs(&mut to)?;
+        self.engine(&mut to)?;
+        of.broker.as_ref().map_or(Ok(()), |_| self.broker(&mut to))
+    }
+}
+
+impl Snapshot {
+    fn jobs(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let jobs = &self.0.jobs;
+        to.counter("jobwright_jobs_started", "Attempts that have begun", jobs.iter().map(|j| (labels(j), j.started)))?;
+        let running = jobs.iter().map(|j| (labels(j), j.running() as f64));
+        to.gauge("jobwright_jobs_running", "Attempts that run", running)?;
+        let finished = jobs.iter().flat_map(|j| {
+            j.finished.iter().map(move |(outcome, count)| {
+                let mut labels = labels(j);
+                labels.push(("outcome", outcome));
+                (labels, *count)
+            })
+        });
+        to.counter("jobwright_jobs_finished", "Attempts that have ended, by outcome", finished)?;
+        let mut times = |name: &str, help: &str, of: fn(&JobMetrics) -> &Histogram| {
+            to.histogram(name, help, jobs.iter().map(|j| (labels(j), of(j))))
+        };
+        times("jobwright_job_run_seconds", "How long attempts ran", |j| &j.run)?;
+        times("jobwright_job_wait_seconds", "Time from the flush to the first attempt", |j| &j.wait)?;
+        times("jobwright_job_end_to_end_seconds", "Time from the flush until the job was done", |j| &j.end_to_end)
+    }
+
+    fn engine(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let ExecutorMetrics { stats, slots, claims, claimed, records, lease_seconds_left, .. } = &self.0;
+        let one = |value: u64| [(Labels::new(), value)];
+        to.gauge("jobwright_in_flight", "Jobs in flight", [(Labels::new(), stats.in_flight as f64)])?;
+        let slots = slots.iter().map(|(queue, slots)| (vec![("queue", queue.as_str())], *slots as f64));
+        to.gauge("jobwright_slots", "Jobs that may run at the same time", slots)?;
+        to.histogram("jobwright_claim_seconds", "How long statements took that claim jobs", [(Labels::new(), claims)])?;
+        to.histogram("jobwright_claim_size", "How many jobs each of them claimed", [(Labels::new(), claimed)])?;
+        to.histogram(
+            "jobwright_record_seconds",
+            "How long statements took that record outcomes",
+            [(Labels::new(), records)],
+        )?;
+        to.counter("jobwright_claimed", "Jobs claimed", one(stats.claimed))?;
+        to.counter("jobwright_handed_over", "Jobs that came from a commit in this process", one(stats.handed_over))?;
+        to.counter("jobwright_done", "Jobs done and removed", one(stats.done))?;
+        to.counter("jobwright_conflicts", "Handlers run again after losing a conflict", one(stats.conflicts))?;
+        to.counter("jobwright_dead_lettered", "Jobs that became dead letters here", one(stats.dead))?;
+        to.counter("jobwright_released", "Jobs given back unfinished", one(stats.released))?;
+        to.counter("jobwright_fenced", "Outcomes refused because the claim was no longer current", one(stats.refused))?;
+        to.counter("jobwright_cancelled", "Handlers stopped because their job was cancelled", one(stats.cancelled))?;
+        to.counter("jobwright_leases_lost", "How often the node lost its lease", one(stats.leases_lost))?;
+        let left = lease_seconds_left.iter().map(|left| (Labels::new(), *left));
+        to.gauge("jobwright_lease_remaining_seconds", "Time until the node stops unless its lease is renewed", left)
+    }
+
+    fn broker(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let (Some((mode, broker)), stats) = (&self.0.broker, &self.0.stats) else { return Ok(()) };
+        let one = |value: u64| [(Labels::new(), value)];
+        let now = match mode {
+            BrokerMode::Up(_) => "up",
+            BrokerMode::Blocked(_) => "blocked",
+            _ => "down",
+        };
+        let modes = ["up", "blocked", "down"].map(|mode| (vec![("mode", mode)], f64::from(u8::from(mode == now))));
+        to.gauge("jobwright_broker_mode", "1 for the present mode of the broker", modes)?;
+        to.counter("jobwright_changeovers", "Changes between the broker and the table", one(broker.changes))?;
+        let published = [
+            ("ack", broker.confirmed),
+            ("nack", broker.nacked),
+            ("returned", broker.returned),
+            ("unknown", broker.unknown),
+        ];
+        let published = published.map(|(result, count)| (vec![("result", result)], count));
+        to.counter("jobwright_publish", "Messages published, by the broker's answer", published)?;
+        to.counter("jobwright_received", "Messages received", one(broker.received))?;
+        to.counter("jobwright_redelivered", "Messages received again", one(broker.redelivered))?;
+        to.counter("jobwright_delivered", "Claimed jobs that came through the broker", one(stats.delivered))?;
+        to.counter("jobwright_submitted", "Jobs taken in from external producers", one(stats.submitted))?;
+        to.counter("jobwright_messages_refused", "Messages rejected with a reason", one(stats.messages_refused))?;
+        to.counter("jobwright_handed_out", "Jobs handed to external workers", one(stats.handed_out))?;
+        to.counter("jobwright_reported", "Ends that external workers reported in time", one(stats.reported))?;
+        to.counter("jobwright_reports_refused", "Reports that came too late, or twice", one(stats.reports_refused))?;
+        to.counter("jobwright_relayed", "Events and replies confirmed by the broker", one(stats.relayed))
+    }
+}

@@ -1,0 +1,63 @@
+//! Metrics and probes of jobwright over HTTP.
+//!
+//! [`executor`] returns the routes of an executor, to be nested into a service's own router or [served](serve) alone:
+//!
+//! | route | answers |
+//! |---|---|
+//! | `/metrics` | counters and histograms, in the text form of [OpenMetrics](https://prometheus.io/docs/specs/om/open_metrics_spec/) or of Prometheus |
+//! | `/livez` | 200 while the executor can still work at some time; an outage of the database or the broker is no reason to restart it |
+//! | `/readyz` | 200 while it works: its lease is renewed, and jobs of each queue are claimed |
+//! | `/startupz` | 200 once its lease was renewed |
+//!
+//! Probes say why they fail, one check to a line; with `?verbose` they always do. A client that accepts `application/json` gets that.
+//! None of these asks the database or the broker.
+//!
+//! [`exporter`] returns `/metrics` for what is stored: the depth and age of queues, dead letters, nodes, and what holds jobs up. That is the same
+//! wherever it is asked, so one process exports it and not each worker.
+//!
+//! ```no_run
+//! # async fn f(executor: jobwright::CommandExecutor) -> Result<(), Box<dyn std::error::Error>> {
+//! let app = axum::Router::new().nest("/jobs", jobwright_http::executor(executor.telemetry()));
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:9469").await?;
+//! jobwright_http::serve(listener, app, std::future::pending()).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! There is no authentication and no TLS: listen on the loopback interface, in a network of your own, or behind a proxy. Names of queues and
+//! kinds are shown, and no content of jobs.
+
+mod database;
+mod encode;
+mod executor;
+mod probes;
+
+use std::io;
+
+use axum::Router;
+use axum::routing::get;
+use jobwright::executor::Telemetry;
+use tokio::net::TcpListener;
+
+pub use self::database::exporter;
+
+/// Returns the routes of an executor: metrics and probes.
+pub fn executor(telemetry: Telemetry) -> Router {
+    Router::new()
+        .route("/metrics", get(executor::metrics))
+        .route("/livez", get(probes::live))
+        .route("/readyz", get(probes::ready))
+        .route("/startupz", get(probes::started))
+        .with_state(telemetry)
+}
+
+/// Serves routes until `stop` ends, and then completes the requests under way.
+///
+/// # Errors
+/// When the listener can't be used any more.
+pub async fn serve(
+    listener: TcpListener,
+    routes: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    axum::serve(listener, routes).with_graceful_shutdown(stop).await
+}

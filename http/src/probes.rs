@@ -1,0 +1,56 @@
+//! Probes.
+
+use std::fmt::Write as _;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use jobwright::executor::{Health, HealthState, Telemetry};
+use serde_json::json;
+
+pub(crate) async fn live(State(telemetry): State<Telemetry>, query: RawQuery, headers: HeaderMap) -> Response {
+    let health = telemetry.health();
+    answer(health.is_live, &health, &query, &headers)
+}
+
+pub(crate) async fn ready(State(telemetry): State<Telemetry>, query: RawQuery, headers: HeaderMap) -> Response {
+    let health = telemetry.health();
+    answer(health.is_ready(), &health, &query, &headers)
+}
+
+pub(crate) async fn started(State(telemetry): State<Telemetry>, query: RawQuery, headers: HeaderMap) -> Response {
+    let health = telemetry.health();
+    answer(health.is_started, &health, &query, &headers)
+}
+
+/// Answers a probe. Its checks are those of Kubernetes in form: a sign, a name, a result.
+fn answer(passes: bool, health: &Health, RawQuery(query): &RawQuery, headers: &HeaderMap) -> Response {
+    let status = if passes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.contains("application/json") {
+        let checks: Vec<_> = health
+            .checks
+            .iter()
+            .map(|check| json!({"name": check.name, "state": check.state.as_str(), "text": check.text}))
+            .collect();
+        return (status, Json(json!({"passes": passes, "checks": checks}))).into_response();
+    }
+    let verbose = query.as_deref().is_some_and(|query| query.split('&').any(|word| word.starts_with("verbose")));
+    let mut body = String::new();
+    if verbose || !passes {
+        for check in &health.checks {
+            let sign = match check.state {
+                HealthState::Ok => '+',
+                HealthState::Degraded => '~',
+                _ => '-',
+            };
+            // A reason may have lines of its own.
+            let text = check.text.replace(['\n', '\r'], " ");
+            // Writing to a text can't fail.
+            let _ = writeln!(body, "[{sign}]{} {}: {text}", check.name, check.state);
+        }
+    }
+    body.push_str(if passes { "ok\n" } else { "failed\n" });
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
+}
