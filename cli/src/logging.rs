@@ -1,7 +1,6 @@
 //! How the program logs: what, where to, and in which form.
 
 use std::fmt;
-use std::io::IsTerminal as _;
 use std::os::unix::fs::MetadataExt as _;
 
 use tracing::{Event, Level, Subscriber};
@@ -13,6 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::{Cli, Command, LogFormat};
 use crate::log::Log;
+use crate::output::has_colors;
 
 /// Logs go to stderr. A worker and an exporter log what they do, without ever waiting for the reader; other commands log only what is wrong. The demo and the
 /// doctor explain themselves.
@@ -37,7 +37,9 @@ pub(crate) fn start(cli: &Cli) -> Option<Log> {
             let format = Format::default().with_target(false).with_ansi(false).without_time();
             tracing::subscriber::set_global_default(logging.with_ansi(false).event_format(Prioritized(format)).finish())
         }
-        LogFormat::Text => tracing::subscriber::set_global_default(logging.with_ansi(has_colors()).finish()),
+        LogFormat::Text => {
+            tracing::subscriber::set_global_default(logging.with_ansi(has_colors(&std::io::stderr())).finish())
+        }
     };
     log
 }
@@ -59,12 +61,6 @@ fn filter(cli: &Cli) -> EnvFilter {
     }
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.trim().is_empty());
     asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or_else(quieted)
-}
-
-/// Whether lines have colors: on a terminal that knows them, unless the user has said no (<https://no-color.org>).
-fn has_colors() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Whether stderr is the journal of systemd, which says so by the device and number of the file (`systemd.exec(5)`).

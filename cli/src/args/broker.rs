@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use jobwright::broker::RejectedQueue;
 
 use super::installation::ClaimArgs;
-use super::shared::OutputArgs;
+use super::shared::{OutputArgs, rows};
 use crate::grants::Purpose;
 
 pub(super) const BROKER_HELP: &str = "\
@@ -91,7 +91,7 @@ pub(crate) struct RejectedListArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,
     /// At most this many of each.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = rows)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -120,7 +120,7 @@ pub(crate) struct RejectedArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,
     /// At most this many, oldest first.
-    #[arg(long)]
+    #[arg(long, value_parser = rows)]
     pub(crate) limit: Option<usize>,
     /// Confirm that all are meant.
     #[arg(long)]

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use jobwright::JobId;
 use jobwright::store::{HistoryFilter, HistoryOutcome, TimeRange};
 
-use super::shared::{OutputArgs, moment};
+use super::shared::{OutputArgs, moment, rows};
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
@@ -31,7 +31,7 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) until: Option<Timestamp>,
     /// At most this many.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = rows)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -8,7 +8,7 @@ use jobwright::JobId;
 use jobwright::store::{JobFilter, JobState, TimeRange};
 
 use super::history::HistoryArgs;
-use super::shared::{OperatorArgs, OutputArgs, moment, timestamp};
+use super::shared::{OperatorArgs, OutputArgs, moment, priority, rows, timestamp};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
@@ -58,7 +58,7 @@ pub(crate) struct ChangeArgs {
     #[command(flatten)]
     pub(crate) operate: OperateArgs,
     /// Higher runs first.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = priority)]
     pub(crate) priority: Option<i16>,
     /// Run no sooner than this long from now, such as `2h`.
     #[arg(long, value_name = "DURATION", value_parser = jobwright::job::parse_duration)]
@@ -79,7 +79,7 @@ pub(crate) struct ErrorsArgs {
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     /// At most this many groups.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = rows)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -90,7 +90,7 @@ pub(crate) struct RetryArgs {
     #[command(flatten)]
     pub(crate) operate: OperateArgs,
     /// At most this many, those sent first.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Spread the retries over this time, such as `10m`.
     #[arg(long, value_name = "DURATION", value_parser = jobwright::job::parse_duration)]
@@ -105,7 +105,7 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     /// At most this many.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = rows)]
     pub(crate) limit: usize,
     /// Only jobs after this one, by the number in the column `seq`.
     #[arg(long, value_name = "SEQ")]

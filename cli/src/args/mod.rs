@@ -75,7 +75,8 @@ Configuration file (jobwright.toml):
 Exit codes: 0 done, 1 failed, 2 usage or configuration, or the database or the queues belong to another installation,
 3 the database or the broker can't be reached, 4 (`worker --drain`) jobs are left that something holds back.
 
-Example:
+Example, with the handler above in jobwright.toml (it gets the names of files, and returns their checksums):
+  jobwright migrate
   find . -type f | jobwright send --lines checksum
   jobwright worker --drain",
     arg_required_else_help = true

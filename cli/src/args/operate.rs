@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use jobwright::store::{Rate, Scope, ShareBy};
 
-use super::shared::{OperatorArgs, OutputArgs};
+use super::shared::{OperatorArgs, OutputArgs, rows};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueuesCommand {
@@ -153,7 +153,7 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<i64>,
     /// At most this many.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = rows)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

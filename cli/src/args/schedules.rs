@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jobwright::{Misfire, Overlap};
 
-use super::shared::{OperatorArgs, OutputArgs, header, timestamp};
+use super::shared::{OperatorArgs, OutputArgs, header, priority, timestamp};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
@@ -96,7 +96,7 @@ pub(crate) struct PutArgs {
     #[arg(long, default_value = jobwright::job::DEFAULT_QUEUE)]
     pub(crate) queue: String,
     /// Higher runs first, -32767 to 32767.
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = priority)]
     pub(crate) priority: i16,
     /// Attempts before a job becomes a dead letter.
     #[arg(long, default_value_t = jobwright::job::DEFAULT_MAX_ATTEMPTS)]
@@ -107,6 +107,9 @@ pub(crate) struct PutArgs {
     /// Send the payload as bytes of this type, not as JSON.
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
+    /// Only say when the next jobs would be sent.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) operator: OperatorArgs,
     #[command(flatten)]

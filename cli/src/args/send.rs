@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 use jobwright::JobId;
 
-use super::shared::{header, timestamp};
+use super::shared::{header, priority, timestamp};
 
 pub(super) const SEND_HELP: &str = "\
 --lines: a line, without its newline, is the payload as text/plain; one that is not UTF-8 as application/octet-stream. An empty
@@ -50,7 +50,7 @@ pub(crate) struct SendOptions {
     #[arg(long, default_value = jobwright::job::DEFAULT_QUEUE)]
     pub(crate) queue: String,
     /// Higher runs first, -32767 to 32767.
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = priority)]
     pub(crate) priority: i16,
     /// Run no sooner than this long from now: `30s`, `1h 30m`, `PT1M`.
     #[arg(long, value_parser = duration, conflicts_with = "at")]

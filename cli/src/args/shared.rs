@@ -8,8 +8,28 @@ use crate::output::Format;
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArgs {
     /// Output format.
-    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT", default_value_if("json", "true", "json"))]
     pub(crate) output: Format,
+    /// As other programs call it: the same as `--output json`.
+    #[arg(long = "json", id = "json", hide = true, conflicts_with = "output")]
+    _json: bool,
+}
+
+/// Reads a number of rows.
+pub(super) fn rows(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("write 1 or more".to_owned()),
+        Ok(rows) => Ok(rows),
+        Err(_) => Err("it is not a number of rows".to_owned()),
+    }
+}
+
+/// Reads a priority.
+pub(super) fn priority(text: &str) -> Result<i16, String> {
+    let wrong = || "write -32767 to 32767".to_owned();
+    text.parse()
+        .map_err(|_| wrong())
+        .and_then(|priority| if priority == i16::MIN { Err(wrong()) } else { Ok(priority) })
 }
 
 /// The operator.

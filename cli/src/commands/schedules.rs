@@ -1,5 +1,8 @@
 //! `jobwright schedules`: repeating jobs.
 
+use std::iter::successors;
+
+use jiff::Timestamp;
 use jobwright::store::schedules::{PutOutcome, ScheduleInfo};
 use jobwright::{AnyStore, MessageServices, NewJob, NewSchedule, Schedule, ScheduleService};
 use serde_json::{Value, json as value};
@@ -11,6 +14,9 @@ use crate::args::{BackfillArgs, DeleteSchedulesArgs, OperatorArgs, PutArgs, Sche
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, line, or_dash, print, table, time};
+
+/// How many occurrences a dry run shows.
+const PREVIEWED: usize = 5;
 
 pub(crate) async fn run(settings: &Settings, command: SchedulesCommand) -> Result<(), Failure> {
     let longest = settings.database.max_payload;
@@ -122,6 +128,9 @@ fn document(schedule: &ScheduleInfo) -> Value {
 
 async fn put(messages: &MessageServices<AnyStore>, args: PutArgs, longest: usize) -> Result<(), Failure> {
     let schedule = Schedule::in_zone(&args.schedule, &args.zone)?;
+    if args.dry_run {
+        return preview(schedule, &args);
+    }
     let payload = payload(args.payload.as_deref(), args.content_type.as_deref(), longest).await?;
     let job = NewJob::new(args.kind, payload).queue(args.queue).priority(args.priority).max_attempts(args.max_attempts);
     let job = args.header.into_iter().fold(job, |job, (name, value)| job.header(name, value));
@@ -139,6 +148,22 @@ async fn put(messages: &MessageServices<AnyStore>, args: PutArgs, longest: usize
     match args.output.output {
         Format::Json => json(&value!({ "outcome": put.outcome, "schedule": document(&put.schedule) })),
         Format::Table => line(format!("{} {done}; {}", put.schedule.spec.name, what_comes(&put.schedule))),
+    }
+}
+
+/// Prints when the first jobs of a new schedule would be sent, if it were put now.
+fn preview(schedule: Schedule, args: &PutArgs) -> Result<(), Failure> {
+    let now = Timestamp::now();
+    let schedule = schedule.counted_from(now);
+    let most = args.times.map_or(PREVIEWED, |times| usize::try_from(times).unwrap_or(PREVIEWED).min(PREVIEWED));
+    let next: Vec<Timestamp> = successors(schedule.next_after(now), |last| schedule.next_after(*last))
+        .take_while(|next| args.until.is_none_or(|until| *next <= until))
+        .take(most)
+        .collect();
+    match args.output.output {
+        Format::Json => json(&value!({ "outcome": "not_put", "next": next })),
+        Format::Table if next.is_empty() => line("it would send nothing: no occurrence is left"),
+        Format::Table => print(next.into_iter().map(|next| time(next) + "\n").collect::<String>()),
     }
 }
 

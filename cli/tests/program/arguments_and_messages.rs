@@ -60,3 +60,43 @@ fn a_queue_without_a_rule_is_said_to_have_none() {
     let said = sandbox.run(&["queues", "resume", "mail"]).success().stdout;
     assert_eq!(said, "queue mail: no rule any more\n");
 }
+
+#[test]
+fn numbers_that_mean_nothing_are_refused_with_their_range() {
+    let sandbox = Sandbox::sqlite();
+    for priority in ["-32768", "32768", "high"] {
+        sandbox.run(&["send", "echo", "--priority", priority]).code(2).says("write -32767 to 32767");
+    }
+    for args in [&["jobs", "list"][..], &["jobs", "errors"], &["jobs", "history"], &["audit", "list"]] {
+        sandbox.run(&[args, &["--limit", "0"]].concat()).code(2).says("write 1 or more");
+    }
+    sandbox.run(&["jobs", "retry", "--all", "--limit", "0"]).code(2);
+    assert!(sandbox.list(&[]).is_empty());
+}
+
+/// Many programs call it so.
+#[test]
+fn json_is_another_name_of_output_json() {
+    let sandbox = Sandbox::sqlite();
+    let id = sandbox.send(&["echo"]);
+    let asked = sandbox.run(&["jobs", "show", &id, "--json"]).success().stdout;
+    assert_eq!(asked, sandbox.run(&["jobs", "show", &id, "--output", "json"]).success().stdout);
+    sandbox.run(&["jobs", "show", &id, "--json", "--output", "table"]).code(2);
+}
+
+/// On a terminal, unless the user wants none.
+#[test]
+fn the_doctor_has_colors_on_a_terminal() {
+    let sandbox = Sandbox::sqlite();
+    let seen = |no_color: &str| {
+        let program = env!("CARGO_BIN_EXE_jobwright");
+        let mut terminal = std::process::Command::new("script");
+        terminal.args(["--quiet", "--command", &format!("{program} doctor"), "/dev/null"]).current_dir(sandbox.path());
+        let mut terminal = crate::common::without_settings(terminal);
+        terminal.env("DATABASE_URL", "sqlite:jobs.db").env("TERM", "xterm").env("NO_COLOR", no_color);
+        String::from_utf8(terminal.output().unwrap().stdout).unwrap()
+    };
+    assert!(seen("").contains("\u{1b}[32mok   \u{1b}[0m "), "{}", seen(""));
+    assert!(seen("1").contains("ok    ") && !seen("1").contains('\u{1b}'), "{}", seen("1"));
+    assert!(!sandbox.run(&["doctor"]).stdout.contains('\u{1b}'));
+}

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 on_both_stores!(
     a_schedule_is_put_listed_and_deleted,
+    a_dry_run_shows_what_would_come,
     bad_ones_are_refused,
     paused_and_resumed,
     run_and_filled_in,
@@ -64,6 +65,23 @@ fn a_schedule_is_put_listed_and_deleted(sandbox: &Sandbox) {
     let done = delete(&["daily report", "none", "--output", "json"]).code(1).says("no schedule \"none\"");
     assert_eq!(serde_json::from_str::<Value>(&done.stdout).unwrap()["names"], json!(["daily report"]));
     assert_eq!(schedules(sandbox).len(), 0);
+}
+
+fn a_dry_run_shows_what_would_come(sandbox: &Sandbox) {
+    let next = |args: &[&str]| {
+        let args = [&["schedules", "put", "nightly"], args, &["tick", "--dry-run"]].concat();
+        let lines = sandbox.run(&args).success().stdout;
+        lines.lines().map(|line| line.parse::<Timestamp>().unwrap()).collect::<Vec<_>>()
+    };
+    let daily = next(&["30 4 * * *", "--zone", "UTC"]);
+    assert_eq!(daily.len(), 5);
+    assert!(daily.windows(2).all(|pair| pair[1].as_second() - pair[0].as_second() == 24 * 60 * 60), "{daily:?}");
+    assert!(daily[0] > Timestamp::now() && daily[0].to_string().ends_with("T04:30:00Z"), "{daily:?}");
+    assert_eq!(next(&["R3/PT10S"]).len(), 3);
+    assert_eq!(next(&["1m", "--times", "2"]).len(), 2);
+    let past = ["schedules", "put", "nightly", "1m", "tick", "--until", "2020-01-01T00:00:00Z", "--dry-run"];
+    sandbox.run(&past).success().prints("it would send nothing");
+    assert!(schedules(sandbox).is_empty(), "nothing was put");
 }
 
 fn bad_ones_are_refused(sandbox: &Sandbox) {

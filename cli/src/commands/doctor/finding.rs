@@ -29,6 +29,18 @@ impl fmt::Display for State {
     }
 }
 
+impl State {
+    /// Returns the word in green, yellow or red, as wide as the longest.
+    pub(super) fn colored(self) -> String {
+        let color = match self {
+            Self::Ok => 32,
+            Self::Warn => 33,
+            Self::Fail => 31,
+        };
+        format!("\x1b[{color}m{self:<5}\x1b[0m")
+    }
+}
+
 /// The finding of a check.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {

@@ -19,7 +19,7 @@ use self::finding::{Finding, State};
 use crate::args::DoctorArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, harmless, json, print};
+use crate::output::{Format, harmless, has_colors, json, print};
 
 /// Runs all checks. If the configuration can't be read, that is the only finding.
 pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) -> Result<ExitCode, Failure> {
@@ -45,7 +45,7 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
     }
     match args.output.output {
         Format::Json => json(&findings)?,
-        Format::Table => print(sheet(&findings))?,
+        Format::Table => print(sheet(&findings, has_colors(&std::io::stdout())))?,
     }
     Ok(ExitCode::from(if findings.iter().any(|finding| finding.unreachable) {
         3
@@ -56,12 +56,13 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
 }
 
 /// Formats the findings, one line each, with the advice below, and how many there are at the end.
-fn sheet(findings: &[Finding]) -> String {
+fn sheet(findings: &[Finding], colors: bool) -> String {
     let of = |state| findings.iter().filter(|finding| finding.state == state).count();
     let last = format!("{} failed, {} warned, {} ok\n", of(State::Fail), of(State::Warn), of(State::Ok));
     let lines = findings.iter().fold(String::new(), |sheet, finding| {
         let Finding { check, state, found, todo, .. } = finding;
-        let line = format!("{state:<5} {check:<20} {}\n", harmless(found).replace('\n', " "));
+        let state = if colors { state.colored() } else { format!("{state:<5}") };
+        let line = format!("{state} {check:<20} {}\n", harmless(found).replace('\n', " "));
         let todo = todo.as_ref().map_or_else(String::new, |todo| format!("{:<27}→ {}\n", "", harmless(todo)));
         sheet + &line + &todo
     });
