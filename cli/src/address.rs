@@ -36,9 +36,12 @@ impl FromStr for Address {
                 .to_owned()
         };
         let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
+        if port.is_empty() || !port.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(wanted());
+        }
         let port: u16 = port.parse().map_err(|_| wanted())?;
         let is_bare_ip6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
-        if host.is_empty() || is_bare_ip6 || host.contains(['/', ' ', '@']) {
+        if host.is_empty() || host == "[]" || is_bare_ip6 || host.contains(['/', ' ', '@']) {
             return Err(wanted());
         }
         Ok(Self { host: host.to_owned(), port })
@@ -56,7 +59,20 @@ mod tests {
         assert_eq!(text("0.0.0.0:9469").unwrap(), "0.0.0.0:9469");
         assert_eq!(text("[::]:9469").unwrap(), "[::]:9469");
         assert_eq!(text("metrics.internal:80").unwrap(), "metrics.internal:80");
-        for wrong in ["", ":9469", "70000", "-1", "host:", "host", "::1:9469", "http://host:9469", "a b:1", "u@h:1"] {
+        for wrong in [
+            "",
+            ":9469",
+            "70000",
+            "-1",
+            "host:",
+            "host",
+            "::1:9469",
+            "http://host:9469",
+            "a b:1",
+            "u@h:1",
+            "+9469",
+            "[]:1",
+        ] {
             assert!(text(wrong).unwrap_err().contains("0.0.0.0:9469"), "{wrong}");
         }
         let reached = |text: &str| text.parse::<Address>().unwrap().reached();

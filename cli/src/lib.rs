@@ -9,6 +9,7 @@ compile_error!(
 
 mod address;
 mod args;
+mod backoff;
 mod commands;
 mod config;
 mod demo;

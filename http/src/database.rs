@@ -1,85 +1,95 @@
 //! The metrics of what is stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::get;
 use jobwright::Admin;
 use jobwright::store::{HeldUp, NodeStatus, QueueStatus, Reason, Rule, Scope, StatusReport};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::Mutex;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use crate::encode::{Labels, Writer, answer};
+use crate::later::Later;
 
 /// The most queues that have rows of their own. The jobs of the others count as those of [`OTHER`]: a queue for each customer must not become a time
 /// series for each customer.
 const QUEUES: usize = 200;
 /// The queue of what has no rows of its own.
 const OTHER: &str = "(other)";
-/// How long the database may take for an answer.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// How long the database may take for an answer: less than a scraper waits.
+const DEADLINE: Duration = Duration::from_secs(8);
 
-/// Returns `/metrics` for what is stored. The database is asked at most once in `every`, whoever scrapes.
-///
-/// While the database does not answer, `jobwright_database_up` is 0 and all else is absent: an old number would look like a present one.
-pub fn exporter(admin: Admin, every: Duration) -> Router {
-    let exporter = Arc::new(Exporter { admin, every, last: Mutex::default() });
-    Router::new().route("/metrics", get(metrics)).with_state(exporter)
-}
+type Last = Option<(Instant, Arc<Snapshot>)>;
 
-struct Exporter {
-    admin: Admin,
+/// Reads what is stored.
+#[derive(Clone)]
+pub(crate) struct Exporter {
+    admin: Later<Admin>,
     every: Duration,
-    /// When it was asked last, and the answer. Locked while the database is asked, so that others wait for the same answer.
-    last: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    /// When it was read last, and the answer. Locked while the database is asked, so that others wait for the same answer.
+    last: Arc<Mutex<Last>>,
 }
 
-async fn metrics(State(exporter): State<Arc<Exporter>>, headers: HeaderMap) -> Response {
+pub(crate) async fn metrics(State(exporter): State<Exporter>, headers: HeaderMap) -> Response {
     answer(&headers, exporter.snapshot().await)
 }
 
 impl Exporter {
+    pub(crate) fn new(admin: Later<Admin>, every: Duration) -> Self {
+        Self { admin, every, last: Arc::default() }
+    }
+
     async fn snapshot(&self) -> Arc<Snapshot> {
-        let mut last = self.last.lock().await;
+        let mut last = self.last.clone().lock_owned().await;
         if let Some((at, snapshot)) = &*last
             && at.elapsed() < self.every
         {
             return snapshot.clone();
         }
-        let stored = match tokio::time::timeout(DEADLINE, self.ask()).await {
-            Ok(Ok(stored)) => Some(stored),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "what is stored could not be read; its metrics are absent");
-                None
-            }
-            Err(_) => {
-                tracing::warn!("the database did not answer within {DEADLINE:?}; its metrics are absent");
-                None
-            }
-        };
-        let snapshot = Arc::new(Snapshot(stored));
-        *last = Some((Instant::now(), snapshot.clone()));
-        snapshot
-    }
-
-    async fn ask(&self) -> jobwright::Result<Stored> {
-        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let StatusReport { queues, nodes, .. } = self.admin.status().await?;
-        let (rules, held) = (self.admin.rules().await?, self.admin.why_waiting(None, None).await?);
-        Ok(Stored { at, queues: bounded(queues), nodes, rules, held: by_reason(held) })
+        let Some(admin) = self.admin.get().cloned() else { return Arc::default() };
+        // A task of its own, which goes on if the scraper goes: or each scrape would ask a slow database again.
+        let reading = tokio::spawn(async move {
+            let snapshot = Arc::new(Snapshot(read(&admin).await));
+            *last = Some((Instant::now(), snapshot.clone()));
+            snapshot
+        });
+        reading.await.unwrap_or_default()
     }
 }
 
+async fn read(admin: &Admin) -> Option<Stored> {
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let counts = async { tokio::try_join!(admin.status(), admin.rules()) };
+    // It asks for much more, and the others do not depend on it.
+    let (counts, held) = tokio::join!(timeout(DEADLINE, counts), timeout(DEADLINE, admin.why_waiting(None, None)));
+    let (StatusReport { queues, nodes, .. }, rules) = told("what is stored", counts)?;
+    let held = told("what holds jobs up", held).unwrap_or_default();
+    let named = named(&queues);
+    let (queues, held) = (joined(&queues, named.as_ref()), by_reason(held, named.as_ref()));
+    Some(Stored { at, queues, nodes, rules, held, named })
+}
+
+/// Logs what could not be read.
+fn told<T>(what: &str, answer: Result<jobwright::Result<T>, Elapsed>) -> Option<T> {
+    match answer {
+        Ok(Ok(answer)) => return Some(answer),
+        Ok(Err(error)) => tracing::warn!(%error, "{what} could not be read; its metrics are absent"),
+        Err(_) => tracing::warn!("{what} could not be read within {DEADLINE:?}; its metrics are absent"),
+    }
+    None
+}
+
 /// What is stored; `None` = the database did not say.
-#[derive(Debug)]
-struct Snapshot(Option<Stored>);
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot(Option<Stored>);
 
 #[derive(Debug)]
 struct Stored {
@@ -88,34 +98,57 @@ struct Stored {
     nodes: Vec<NodeStatus>,
     rules: Vec<Rule>,
     /// How many jobs wait for each reason, by queue.
-    held: BTreeMap<(String, String), u64>,
+    held: BTreeMap<Held, u64>,
+    /// The queues that have rows of their own; `None` = all.
+    named: Option<BTreeSet<String>>,
 }
 
-/// Joins the queues beyond the largest ones.
-fn bounded(mut queues: Vec<QueueStatus>) -> Vec<QueueStatus> {
+/// Jobs of a queue that wait for a reason.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    queue: String,
+    reason: String,
+    /// Whether that stays until a person or another program acts.
+    lasts: bool,
+}
+
+/// Returns the queues with the most jobs, if there are too many.
+fn named(queues: &[QueueStatus]) -> Option<BTreeSet<String>> {
     if queues.len() <= QUEUES {
-        return queues;
+        return None;
     }
-    queues.sort_by_key(|queue| std::cmp::Reverse(states(queue).map(|(_, count)| count).iter().sum::<u64>()));
-    let rest = queues.split_off(QUEUES);
-    let Some(mut other) = rest.first().cloned() else { return queues };
-    OTHER.clone_into(&mut other.queue);
-    for queue in &rest[1..] {
-        other.waiting += queue.waiting;
-        other.blocked += queue.blocked;
-        other.running += queue.running;
-        other.external += queue.external;
-        other.timer += queue.timer;
-        other.overdue += queue.overdue;
-        other.suspended += queue.suspended;
-        other.dead += queue.dead;
-        other.oldest_waiting_seconds = match (other.oldest_waiting_seconds, queue.oldest_waiting_seconds) {
-            (Some(one), Some(another)) => Some(one.max(another)),
-            (one, another) => one.or(another),
-        };
+    let mut all: Vec<&QueueStatus> = queues.iter().collect();
+    all.sort_by_key(|queue| std::cmp::Reverse(states(queue).map(|(_, count)| count).iter().sum::<u64>()));
+    Some(all.into_iter().take(QUEUES).map(|queue| queue.queue.clone()).collect())
+}
+
+/// Returns the queue under which the numbers of a queue are shown.
+fn shown<'a>(queue: &'a str, named: Option<&BTreeSet<String>>) -> &'a str {
+    if named.is_none_or(|named| named.contains(queue)) { queue } else { OTHER }
+}
+
+/// Joins the queues that have no rows of their own.
+fn joined(queues: &[QueueStatus], named: Option<&BTreeSet<String>>) -> Vec<QueueStatus> {
+    let mut joined: BTreeMap<&str, QueueStatus> = BTreeMap::new();
+    let older = |one: Option<f64>, another: Option<f64>| match (one, another) {
+        (Some(one), Some(another)) => Some(one.max(another)),
+        (one, another) => one.or(another),
+    };
+    for queue in queues {
+        let name = shown(&queue.queue, named);
+        let sum = joined.entry(name).or_default();
+        name.clone_into(&mut sum.queue);
+        sum.waiting += queue.waiting;
+        sum.blocked += queue.blocked;
+        sum.running += queue.running;
+        sum.external += queue.external;
+        sum.timer += queue.timer;
+        sum.suspended += queue.suspended;
+        sum.dead += queue.dead;
+        sum.oldest_waiting_seconds = older(sum.oldest_waiting_seconds, queue.oldest_waiting_seconds);
+        sum.oldest_overdue_seconds = older(sum.oldest_overdue_seconds, queue.oldest_overdue_seconds);
     }
-    queues.push(other);
-    queues
+    joined.into_values().collect()
 }
 
 fn states(queue: &QueueStatus) -> [(&'static str, u64); 7] {
@@ -130,12 +163,17 @@ fn states(queue: &QueueStatus) -> [(&'static str, u64); 7] {
     ]
 }
 
-/// Counts the jobs by the words of `jobwright why`.
-fn by_reason(held: Vec<HeldUp>) -> BTreeMap<(String, String), u64> {
+/// Counts the jobs by the words of `jobwright why`. Two reasons with the same word, such as two pauses, count once.
+fn by_reason(held: Vec<HeldUp>, named: Option<&BTreeSet<String>>) -> BTreeMap<Held, u64> {
     let mut counts = BTreeMap::new();
-    for class in held {
-        for reason in &class.example.reasons {
-            *counts.entry((class.example.queue.clone(), word(reason))).or_default() += class.jobs;
+    for HeldUp { jobs, example, .. } in held {
+        let words: BTreeMap<String, bool> = example.reasons.iter().fold(BTreeMap::new(), |mut words, reason| {
+            *words.entry(word(reason)).or_default() |= reason.lasts();
+            words
+        });
+        for (reason, lasts) in words {
+            let queue = shown(&example.queue, named).to_owned();
+            *counts.entry(Held { queue, reason, lasts }).or_default() += jobs;
         }
     }
     counts
@@ -151,7 +189,7 @@ impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer(encoder);
         let up = f64::from(u8::from(self.0.is_some()));
-        to.gauge("jobwright_database_up", "1 if the database answered", [(Labels::new(), up)])?;
+        to.gauge("jobwright_database_up", "1 if what is stored could be read", [(Labels::new(), up)])?;
         let Some(stored) = &self.0 else { return Ok(()) };
         let at = stored.at.as_secs_f64();
         to.gauge("jobwright_snapshot_timestamp_seconds", "When this was read", [(Labels::new(), at)])?;
@@ -166,15 +204,17 @@ impl Stored {
             states(queue).map(|(state, count)| (vec![("queue", queue.queue.as_str()), ("state", state)], count as f64))
         });
         to.gauge("jobwright_queue_jobs", "Jobs by queue and state", jobs)?;
-        let overdue = self.queues.iter().map(|queue| (named(&queue.queue), queue.overdue as f64));
-        to.gauge("jobwright_queue_overdue_timers", "Timers that are due and not moved", overdue)?;
-        let oldest =
-            self.queues.iter().map(|queue| (named(&queue.queue), queue.oldest_waiting_seconds.unwrap_or_default()));
+        let late = self.queues.iter().map(|queue| (queue.oldest_overdue_seconds, queue));
+        let late = late.map(|(late, queue)| (of(&queue.queue), late.unwrap_or_default()));
+        to.gauge("jobwright_queue_oldest_overdue_seconds", "For how long a timer is due and not moved", late)?;
+        let oldest = self.queues.iter().map(|queue| (queue.oldest_waiting_seconds, queue));
+        let oldest = oldest.map(|(oldest, queue)| (of(&queue.queue), oldest.unwrap_or_default()));
         to.gauge("jobwright_queue_oldest_waiting_seconds", "Age of the oldest waiting job", oldest)?;
-        let held = self.held.iter().map(|((queue, reason), count)| {
-            (vec![("queue", queue.as_str()), ("reason", reason.as_str())], *count as f64)
+        let held = self.held.iter().map(|(Held { queue, reason, lasts }, count)| {
+            let lasts = if *lasts { "true" } else { "false" };
+            (vec![("queue", queue.as_str()), ("reason", reason.as_str()), ("lasts", lasts)], *count as f64)
         });
-        to.gauge("jobwright_held_jobs", "Waiting and blocked jobs by reason, of the first 100,000", held)?;
+        to.gauge("jobwright_held_jobs", "Waiting and blocked jobs by reason, of the 50 largest classes", held)?;
         let paused = self.rules.iter().filter(|rule| rule.paused && matches!(rule.scope, Scope::Queue | Scope::Kind));
         let paused = paused.map(|rule| (vec![("scope", rule.scope.as_str()), ("name", rule.name.as_str())], 1.0));
         to.gauge("jobwright_paused", "1 for each queue and kind that is paused", paused)
@@ -186,15 +226,40 @@ impl Stored {
         let nodes = [("alive", here.len()), ("dead", gone.len())];
         let nodes = nodes.map(|(state, count)| (vec![("state", state)], count as f64));
         to.gauge("jobwright_nodes", "Nodes by state", nodes)?;
+        let name = |queue| shown(queue, self.named.as_ref());
         let mut slots: BTreeMap<&str, u64> = self.queues.iter().map(|queue| (queue.queue.as_str(), 0)).collect();
         for (queue, count) in here.iter().filter_map(|node| node.serves.as_ref()).flat_map(|serves| &serves.queues) {
-            *slots.entry(queue).or_default() += count;
+            *slots.entry(name(queue)).or_default() += count;
         }
-        let slots = slots.into_iter().map(|(queue, count)| (named(queue), count as f64));
+        let slots = slots.into_iter().map(|(queue, count)| (of(queue), count as f64));
         to.gauge("jobwright_queue_slots", "Slots of all living nodes for a queue", slots)
     }
 }
 
-fn named(queue: &str) -> Labels<'_> {
+fn of(queue: &str) -> Labels<'_> {
     vec![("queue", queue)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(name: &str, waiting: u64, oldest: f64) -> QueueStatus {
+        QueueStatus { queue: name.to_owned(), waiting, oldest_waiting_seconds: Some(oldest), ..QueueStatus::default() }
+    }
+
+    /// A queue for each customer, of which one is named as the others are.
+    #[test]
+    fn the_smaller_of_many_queues_are_joined() {
+        let mut queues: Vec<_> = (0..300).map(|n| queue(&format!("q{n}"), 1_000 - n, n as f64)).collect();
+        queues.push(queue(OTHER, 5, 1.0));
+        let named = named(&queues);
+        let joined = joined(&queues, named.as_ref());
+        assert_eq!(joined.len(), QUEUES + 1);
+        let other = joined.iter().find(|queue| queue.queue == OTHER).unwrap();
+        assert_eq!(other.waiting, (200..300).map(|n| 1_000 - n).sum::<u64>() + 5);
+        assert_eq!(other.oldest_waiting_seconds, Some(299.0));
+        assert_eq!((shown("q0", named.as_ref()), shown("q299", named.as_ref())), ("q0", OTHER));
+        assert!(super::named(&queues[..QUEUES]).is_none());
+    }
 }

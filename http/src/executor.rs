@@ -6,18 +6,29 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use jobwright::BrokerMode;
-use jobwright::executor::{ExecutorMetrics, Histogram, JobMetrics, Telemetry};
+use jobwright::executor::{ExecutorMetrics, Health, HealthState, Histogram, JobMetrics, Telemetry};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::encode::{Labels, Writer, answer};
+use crate::later::Later;
 
-pub(crate) async fn metrics(State(telemetry): State<Telemetry>, headers: HeaderMap) -> Response {
-    answer(&headers, Snapshot(telemetry.metrics()))
+pub(crate) async fn metrics(State(telemetry): State<Later<Telemetry>>, headers: HeaderMap) -> Response {
+    answer(&headers, Before(telemetry.get().map(|telemetry| Snapshot(telemetry.metrics(), telemetry.health()))))
+}
+
+/// The metrics, if there is an executor yet.
+#[derive(Debug)]
+struct Before(Option<Snapshot>);
+
+impl Collector for Before {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |snapshot| snapshot.encode(encoder))
+    }
 }
 
 #[derive(Debug)]
-struct Snapshot(ExecutorMetrics);
+struct Snapshot(ExecutorMetrics, Health);
 
 fn labels(jobs: &JobMetrics) -> Labels<'_> {
     vec![("queue", &jobs.queue), ("kind", &jobs.kind)]
@@ -28,6 +39,10 @@ impl Collector for Snapshot {
         let (mut to, of) = (Writer(encoder), &self.0);
         self.jobs(&mut to)?;
         self.engine(&mut to)?;
+        let failed = self.1.checks.iter().map(|check| {
+            (vec![("check", check.name.as_str())], f64::from(u8::from(check.state == HealthState::Failed)))
+        });
+        to.gauge("jobwright_check_failed", "1 for each check of /readyz that fails", failed)?;
         of.broker.as_ref().map_or(Ok(()), |_| self.broker(&mut to))
     }
 }
@@ -60,7 +75,7 @@ impl Snapshot {
         to.gauge("jobwright_in_flight", "Jobs in flight", [(Labels::new(), stats.in_flight as f64)])?;
         let slots = slots.iter().map(|(queue, slots)| (vec![("queue", queue.as_str())], *slots as f64));
         to.gauge("jobwright_slots", "Jobs that may run at the same time", slots)?;
-        to.histogram("jobwright_claim_seconds", "How long statements took that claim jobs", [(Labels::new(), claims)])?;
+        to.histogram("jobwright_claim_seconds", "How long claims of dispatchers took", [(Labels::new(), claims)])?;
         to.histogram("jobwright_claim_size", "How many jobs each of them claimed", [(Labels::new(), claimed)])?;
         to.histogram(
             "jobwright_record_seconds",

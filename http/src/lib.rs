@@ -24,30 +24,47 @@
 //! ```
 //!
 //! There is no authentication and no TLS: listen on the loopback interface, in a network of your own, or behind a proxy. Names of queues and
-//! kinds are shown, and no content of jobs.
+//! kinds are shown, and in probes the texts of errors; no payload is.
 
 mod database;
 mod encode;
 mod executor;
+mod later;
 mod probes;
 
 use std::io;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use jobwright::Admin;
 use jobwright::executor::Telemetry;
 use tokio::net::TcpListener;
 
-pub use self::database::exporter;
+pub use self::later::Later;
 
 /// Returns the routes of an executor: metrics and probes.
-pub fn executor(telemetry: Telemetry) -> Router {
+///
+/// A program that has no executor yet passes a [`Later`], and [sets](Later::set) it once the executor has started. Until then `/livez` passes, `/readyz`
+/// and `/startupz` fail, and there are no metrics: a program that waits for its database must not look dead.
+pub fn executor(telemetry: impl Into<Later<Telemetry>>) -> Router {
     Router::new()
         .route("/metrics", get(executor::metrics))
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
         .route("/startupz", get(probes::started))
-        .with_state(telemetry)
+        .with_state(telemetry.into())
+}
+
+/// Returns `/metrics` for what is stored, and a `/livez` that always passes. The database is asked at most once in `every`, whoever scrapes.
+///
+/// While the database does not answer, or there is no [`Admin`] yet, `jobwright_database_up` is 0 and all else is absent: an old number would look
+/// like a present one.
+pub fn exporter(admin: impl Into<Later<Admin>>, every: Duration) -> Router {
+    Router::new()
+        .route("/metrics", get(database::metrics))
+        .with_state(database::Exporter::new(admin.into(), every))
+        .route("/livez", get(async || "ok\n"))
 }
 
 /// Serves routes until `stop` ends, and then completes the requests under way.

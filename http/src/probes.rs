@@ -9,19 +9,34 @@ use axum::response::{IntoResponse, Response};
 use jobwright::executor::{Health, HealthState, Telemetry};
 use serde_json::json;
 
-pub(crate) async fn live(State(telemetry): State<Telemetry>, query: RawQuery, headers: HeaderMap) -> Response {
-    let health = telemetry.health();
-    answer(health.is_live, &health, &query, &headers)
+use crate::later::Later;
+
+/// What a probe is answered before there is an executor.
+const WAITS: &str = "[-]executor failed: it has not reached its database yet\nfailed\n";
+
+pub(crate) async fn live(State(telemetry): State<Later<Telemetry>>, query: RawQuery, headers: HeaderMap) -> Response {
+    match telemetry.get().map(Telemetry::health) {
+        Some(health) => answer(health.is_live, &health, &query, &headers),
+        None => "ok\n".into_response(),
+    }
 }
 
-pub(crate) async fn ready(State(telemetry): State<Telemetry>, query: RawQuery, headers: HeaderMap) -> Response {
-    let health = telemetry.health();
-    answer(health.is_ready(), &health, &query, &headers)
+pub(crate) async fn ready(State(telemetry): State<Later<Telemetry>>, query: RawQuery, headers: HeaderMap) -> Response {
+    match telemetry.get().map(Telemetry::health) {
+        Some(health) => answer(health.is_ready(), &health, &query, &headers),
+        None => (StatusCode::SERVICE_UNAVAILABLE, WAITS).into_response(),
+    }
 }
 
-pub(crate) async fn started(State(telemetry): State<Telemetry>, query: RawQuery, headers: HeaderMap) -> Response {
-    let health = telemetry.health();
-    answer(health.is_started, &health, &query, &headers)
+pub(crate) async fn started(
+    State(telemetry): State<Later<Telemetry>>,
+    query: RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    match telemetry.get().map(Telemetry::health) {
+        Some(health) => answer(health.is_started, &health, &query, &headers),
+        None => (StatusCode::SERVICE_UNAVAILABLE, WAITS).into_response(),
+    }
 }
 
 /// Answers a probe. Its checks are those of Kubernetes in form: a sign, a name, a result.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::lifecycle::settings::Settings;
 use crate::executor::lifecycle::supervise::supervise;
+use crate::executor::lifecycle::vitals::Vitals;
 use crate::executor::maintenance::kinds;
 use crate::executor::metrics::stats::ExecutorStats;
 use crate::executor::node::in_flight::InFlight;
@@ -41,10 +42,9 @@ impl<S: Store> CommandExecutor<S> {
         let stop = CancellationToken::new();
         let current = Arc::new(Mutex::new(Arc::default()));
         let ended = CancellationToken::new();
-        let (over, run) =
-            (ended.clone().drop_guard(), supervise(settings.clone(), registered, stop.clone(), current.clone()));
+        let over = End { ended: ended.clone(), stop: stop.clone(), vitals: settings.vitals.clone() };
+        let run = supervise(settings.clone(), registered, stop.clone(), current.clone());
         let supervisor = tokio::spawn(async move {
-            // However the task ends, dropping this reports the end.
             let _over = over;
             run.await
         });
@@ -59,12 +59,7 @@ impl<S: Store> CommandExecutor<S> {
 
     /// Returns a handle for metrics and probes, which may outlive this one. It keeps the connections to the database, as the executor does.
     pub fn telemetry(&self) -> Telemetry {
-        Telemetry {
-            settings: self.settings.clone(),
-            stop: self.stop.clone(),
-            ended: self.ended.clone(),
-            current: self.current.clone(),
-        }
+        Telemetry { settings: self.settings.clone(), stop: self.stop.clone(), current: self.current.clone() }
     }
 
     /// Returns the kinds that this node leaves alone at the moment, because it can't run them ([`RetryAdvice::NotHere`]), with the reason
@@ -102,6 +97,22 @@ impl<S: Store> CommandExecutor<S> {
             })??;
         }
         Ok(self.stats())
+    }
+}
+
+/// Reports the end of the supervisor when it is dropped, however the task ends.
+struct End {
+    ended: CancellationToken,
+    stop: CancellationToken,
+    vitals: Arc<Vitals>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if !self.stop.is_cancelled() {
+            self.vitals.gone();
+        }
+        self.ended.cancel();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::executor::metrics::health::{Health, HealthCheck, HealthState};
 use crate::executor::metrics::snapshot::ExecutorMetrics;
 use crate::executor::node::alone;
 use crate::executor::node::in_flight::InFlight;
-use crate::executor::node::queue::Queue;
+use crate::executor::node::queue::{Dispatch, DispatchPhase, Queue};
 
 /// Numbers and health of an executor, for metrics and probes. Obtained from
 /// [`CommandExecutor::telemetry`](crate::CommandExecutor::telemetry); cheap to clone. It asks neither the database nor the broker, so a probe
@@ -35,7 +35,6 @@ use crate::executor::node::queue::Queue;
 pub struct Telemetry {
     pub(super) settings: Arc<Settings>,
     pub(super) stop: CancellationToken,
-    pub(super) ended: CancellationToken,
     pub(super) current: Arc<Mutex<Arc<InFlight>>>,
 }
 
@@ -73,24 +72,18 @@ impl Telemetry {
         let state = self.settings.vitals.read();
         let now = Instant::now();
         let mut checks = vec![self.executor(&state), lease(&state, now)];
-        // A pass asks for jobs, and pauses. Each of both is bounded.
-        let longest_pass = (self.settings.poll_interval + self.settings.call_timeout) * 2;
-        checks.extend(state.queues.iter().map(|queue| dispatch(queue, longest_pass, now)));
-        let left_alone = self.settings.breakers.left_alone();
-        if !left_alone.is_empty() {
-            let kinds: Vec<String> = left_alone.iter().map(|(kind, (why, _))| format!("{kind}: {why}")).collect();
-            let text = format!("this node can't run now: {}", kinds.join("; "));
-            checks.push(HealthCheck::new("kinds", HealthState::Degraded, text));
-        }
-        checks.extend(self.settings.broker.as_ref().map(|broker| at_broker(&broker.mode(), now)));
-        Health { is_live: !self.ended.is_cancelled() || self.stop.is_cancelled(), is_started: state.is_started, checks }
+        let bounds = Bounds { claim: self.settings.call_timeout * 2, pause: self.settings.poll_interval * 2 };
+        checks.extend(state.queues.iter().map(|queue| dispatch(queue, bounds, now)));
+        checks.extend(self.kinds());
+        checks.extend(self.settings.broker.as_ref().map(|broker| self.broker(&broker.mode(), now)));
+        Health { is_live: !state.is_gone, is_started: state.is_started, checks }
     }
 
     fn executor(&self, state: &State) -> HealthCheck {
-        let (state, text) = if self.stop.is_cancelled() {
-            (HealthState::Failed, "it stops: no more jobs are claimed")
-        } else if self.ended.is_cancelled() {
+        let (state, text) = if state.is_gone {
             (HealthState::Failed, "it has ended: its log says why; start the process again")
+        } else if self.stop.is_cancelled() {
+            (HealthState::Failed, "it stops: no more jobs are claimed")
         } else if state.is_started {
             (HealthState::Ok, "it runs")
         } else {
@@ -98,6 +91,43 @@ impl Telemetry {
         };
         HealthCheck::new("executor", state, text)
     }
+
+    /// Names the kinds that this node can't run now.
+    fn kinds(&self) -> Option<HealthCheck> {
+        let left_alone = self.settings.breakers.left_alone();
+        if left_alone.is_empty() {
+            return None;
+        }
+        let kinds: Vec<String> = left_alone.iter().map(|(kind, (why, _))| format!("{kind}: {why}")).collect();
+        let all = self.settings.kinds.values().all(|kind| left_alone.contains_key(kind.metrics.kind()));
+        let state = if all { HealthState::Failed } else { HealthState::Degraded };
+        Some(HealthCheck::new("kinds", state, format!("this node can't run now: {}", kinds.join("; "))))
+    }
+
+    /// Without the broker jobs run by the table, but for those of external workers.
+    fn broker(&self, mode: &BrokerMode, now: Instant) -> HealthCheck {
+        let problem = match mode {
+            BrokerMode::Up(_) => return HealthCheck::new("broker", HealthState::Ok, "connected"),
+            BrokerMode::Blocked(why) => format!("it takes no messages: {why}"),
+            BrokerMode::Down { since, why } => {
+                let for_long = now.saturating_duration_since(*since).as_secs_f64();
+                format!("not reached for {for_long:.1} s: {why}")
+            }
+        };
+        let (state, rest) = match (self.settings.queues.is_empty(), self.settings.external.is_empty()) {
+            (true, false) => (HealthState::Failed, "nothing goes to external workers"),
+            (false, false) => (HealthState::Degraded, "jobs run by the table, and nothing goes to external workers"),
+            (_, true) => (HealthState::Degraded, "jobs run by the table"),
+        };
+        HealthCheck::new("broker", state, format!("{problem}; {rest}"))
+    }
+}
+
+/// How long a dispatcher may take for what is bounded.
+#[derive(Clone, Copy)]
+struct Bounds {
+    claim: Duration,
+    pause: Duration,
 }
 
 /// Judges the lease. One failed renewal says that the database does not answer, long before the lease is lost.
@@ -110,6 +140,7 @@ fn lease(state: &State, now: Instant) -> HealthCheck {
         (now.saturating_duration_since(session.renewed), session.until.saturating_duration_since(now));
     let text = format!("node {}, renewed {} ago, {} left", session.node, seconds(renewed), seconds(left));
     match &session.trouble {
+        None if !session.is_proven => HealthCheck::new("lease", HealthState::Failed, "granted, and not renewed yet"),
         None if left > Duration::ZERO => HealthCheck::new("lease", HealthState::Ok, text),
         None => HealthCheck::new("lease", HealthState::Failed, text),
         Some(why) => HealthCheck::new("lease", HealthState::Failed, format!("{text}; not renewed: {why}")),
@@ -117,40 +148,73 @@ fn lease(state: &State, now: Instant) -> HealthCheck {
 }
 
 /// Judges whether jobs of a queue are claimed. A dispatcher that waits for a slot, or while a suspect runs alone, does not claim, and is well.
-fn dispatch(queue: &Queue, longest_pass: Duration, now: Instant) -> HealthCheck {
-    let pass = queue.last_pass();
-    let ago = now.saturating_duration_since(pass.at);
-    // A claim under way has taken them too.
-    let waits_for_a_slot = queue.free() == 0;
-    let (state, text) = match pass.failing {
-        Some((since, why)) => {
+fn dispatch(queue: &Queue, bounds: Bounds, now: Instant) -> HealthCheck {
+    let Dispatch { phase, since, failing } = queue.dispatch();
+    let ago = now.saturating_duration_since(since);
+    let failed = match (phase, failing) {
+        (DispatchPhase::WaitsForSlot, _) => None,
+        (_, Some((since, why))) => {
             let for_long = now.saturating_duration_since(since).as_secs_f64();
-            (HealthState::Failed, format!("its jobs can't be claimed for {for_long:.1} s: {why}"))
+            Some(format!("its jobs can't be claimed for {for_long:.1} s: {why}"))
         }
-        None if !waits_for_a_slot && ago > longest_pass && alone::is_open() => {
-            (HealthState::Failed, format!("slots are free, and no jobs were looked for in {:.1} s", ago.as_secs_f64()))
+        (DispatchPhase::Claims, None) if ago > bounds.claim && alone::is_open() => {
+            Some(format!("a claim has not ended for {:.1} s", ago.as_secs_f64()))
         }
-        None => (HealthState::Ok, format!("{} slots", queue.concurrency())),
+        (DispatchPhase::Pauses, None) if ago > bounds.pause && alone::is_open() => {
+            Some(format!("no jobs were looked for in {:.1} s", ago.as_secs_f64()))
+        }
+        _ => None,
     };
+    let text = || format!("{} slots", queue.concurrency());
+    let (state, text) = failed.map_or_else(|| (HealthState::Ok, text()), |why| (HealthState::Failed, why));
     HealthCheck::new(format!("queue {}", queue.name), state, text)
-}
-
-fn at_broker(mode: &BrokerMode, now: Instant) -> HealthCheck {
-    let (state, text) = match mode {
-        BrokerMode::Up(_) => (HealthState::Ok, "connected".to_owned()),
-        BrokerMode::Blocked(why) => {
-            (HealthState::Degraded, format!("it takes no messages: {why}; jobs run by the table"))
-        }
-        BrokerMode::Down { since, why } => {
-            let for_long = now.saturating_duration_since(*since).as_secs_f64();
-            (HealthState::Degraded, format!("not reached for {for_long:.1} s: {why}; jobs run by the table"))
-        }
-    };
-    HealthCheck::new("broker", state, text)
 }
 
 impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Telemetry").field("health", &self.health()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Error, ErrorKind};
+
+    const BOUNDS: Bounds = Bounds { claim: Duration::from_secs(20), pause: Duration::from_secs(10) };
+
+    /// Returns the text of a failed check.
+    fn failed(queue: &Queue, later: u64) -> Option<String> {
+        let check = dispatch(queue, BOUNDS, Instant::now() + Duration::from_secs(later));
+        (check.state == HealthState::Failed).then_some(check.text)
+    }
+
+    #[test]
+    fn a_dispatcher_that_does_nothing_for_long_has_failed_unless_it_waits_for_a_slot() {
+        let queue = Queue::new("q".to_owned(), 4);
+        for (phase, long, what) in [
+            (DispatchPhase::Claims, 21, Some("a claim has not ended")),
+            (DispatchPhase::Pauses, 11, Some("no jobs were looked for")),
+            (DispatchPhase::WaitsForSlot, 100_000, None),
+        ] {
+            queue.enter(phase);
+            assert_eq!(failed(&queue, 1), None, "{phase:?}");
+            let told = failed(&queue, long);
+            assert_eq!(told.is_some(), what.is_some(), "{phase:?}: {told:?}");
+            assert!(what.is_none_or(|what| told.unwrap().contains(what)), "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_failed_counts_until_one_succeeds_or_nothing_is_to_be_claimed() {
+        let queue = Queue::new("q".to_owned(), 4);
+        queue.claimed(Some(&Error::new(ErrorKind::Unreachable, "the server is away")));
+        assert!(failed(&queue, 3).unwrap().contains("can't be claimed for 3.0 s: "), "{:?}", failed(&queue, 3));
+        queue.enter(DispatchPhase::WaitsForSlot);
+        assert_eq!(failed(&queue, 3), None, "its slots run jobs that came in another way");
+        queue.enter(DispatchPhase::Claims);
+        assert!(failed(&queue, 3).is_some());
+        queue.claimed(None);
+        assert_eq!(failed(&queue, 3), None);
     }
 }

@@ -206,6 +206,8 @@ pub struct QueueStatus {
     pub dead: u64,
     /// Seconds since the oldest waiting job was flushed.
     pub oldest_waiting_seconds: Option<f64>,
+    /// Seconds since the first of the overdue timers was due.
+    pub oldest_overdue_seconds: Option<f64>,
 }
 
 /// One node.

@@ -159,6 +159,8 @@ pub(crate) async fn status_finds_overdue_timers<T: TestDb>(db: &T) {
     let overdue = async || {
         let queue = store.status().await.unwrap().queues.remove(0);
         assert_eq!(queue.timer, 2, "overdue ones are timers all the same");
+        assert_eq!(queue.oldest_overdue_seconds.is_some(), queue.overdue > 0);
+        assert!(queue.oldest_overdue_seconds.is_none_or(|late| (0.0..300.0).contains(&late)));
         queue.overdue == 1
     };
     eventually(Duration::from_secs(5), overdue).await;

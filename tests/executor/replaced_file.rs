@@ -38,7 +38,10 @@ async fn ends(change: impl FnOnce(&Path), why: &str) {
     change(&file);
     tokio::time::timeout(PATIENCE, executor.ended()).await.expect("it went on");
     assert!(gate.nobody_waits(), "its handlers were cancelled");
+    let telemetry = executor.telemetry();
+    assert!(!telemetry.health().is_live);
     let error = executor.shutdown(Duration::ZERO).await.unwrap_err();
+    assert!(!telemetry.health().is_live, "whoever asked for the reason has not made it alive");
     assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
     assert!(error.to_string().contains("the file was moved or replaced") && error.to_string().contains(why), "{error}");
     assert!(!error.is_retryable());

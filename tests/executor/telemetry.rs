@@ -103,7 +103,7 @@ pub(crate) async fn each_attempt_is_counted_once_with_its_outcome<W: World>(db: 
     assert!(all.jobs.iter().all(|jobs| jobs.kind != "never"), "none of them has begun");
     let counted: u64 = all.jobs.iter().map(|jobs| jobs.finished["done"]).sum();
     assert_eq!((counted, all.stats.done), (47, done));
-    assert!(all.claims.count() > 0 && all.claims.count() == all.claimed.count() && all.records.count() > 0);
+    assert!(all.claims.count() >= all.claimed.count() && all.claimed.count() > 0 && all.records.count() > 0);
     assert!(all.claimed.sum as u64 <= all.stats.claimed);
 }
 
@@ -164,4 +164,5 @@ pub(crate) async fn an_executor_is_ready_from_its_first_renewal_to_its_stop<W: W
     gate.open();
     stopping.await.unwrap().unwrap();
     assert!(telemetry.metrics().lease_seconds_left.is_none());
+    assert!(telemetry.health().is_live, "it was stopped on purpose");
 }

@@ -11,7 +11,7 @@ Serves /metrics until SIGINT or SIGTERM: the depth and age of queues, dead lette
 reason. These numbers are those of the database, so one exporter is enough. What a worker does is in the metrics of the worker
 (`jobwright worker --listen`). It needs the rights of `jobwright grants monitor`.
 
-While the database does not answer, jobwright_database_up is 0 and all else is absent.
+While the database does not answer, also at the start, jobwright_database_up is 0 and all else is absent. /livez always passes.
 
 Example:
   jobwright exporter --listen 9470
@@ -29,7 +29,7 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct ExporterArgs {
-    /// Listen here [default: `http.listen`, or port 9470 of the loopback interface].
+    /// Listen here [default: port 9470 of the loopback interface].
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) listen: Option<Address>,
     /// Ask the database at most once in this time, whoever scrapes.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jobwright::{
     AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, MessageServices, REPLY_QUEUE,
 };
+use jobwright_http::Later;
 
 use super::blocked::Scope;
 use super::connect_or_create;
@@ -15,6 +16,7 @@ use super::drained::drained;
 use super::http;
 use super::signals::Signals;
 use crate::args::WorkerArgs;
+use crate::backoff::Delays;
 use crate::config::{Action, Settings};
 use crate::failure::Failure;
 use crate::handlers::{Output, Program, Stopping, Webhook};
@@ -26,10 +28,6 @@ const LEAVE: Duration = Duration::from_secs(10);
 
 /// How long it may take to notice that a killed program has ended.
 const AFTER_KILL: Duration = Duration::from_secs(3);
-
-/// Delay between two attempts to connect at the start; doubles up to the longest.
-const FIRST_DELAY: Duration = Duration::from_millis(250);
-const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
 const NO_HANDLERS: &str = "\
 no handlers are configured, so there is nothing this worker could run. Put some into jobwright.toml (or the file of `--config`):
@@ -50,10 +48,16 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     let mut signals = Signals::new()?;
     let began = Instant::now();
     // Before it connects: a port that is taken is a mistake that no waiting mends.
-    let listener = match http::configured(settings, args.listen.as_ref()) {
-        Some(address) => Some(http::listen(&address).await?),
-        None => None,
-    };
+    let telemetry = Later::default();
+    if let Some(address) = http::configured(settings, args.listen.as_ref()) {
+        let (listener, routes) = (http::listen(&address).await?, jobwright_http::executor(telemetry.clone()));
+        // Until the process ends: probes are answered while it waits for its database, and while it stops.
+        tokio::spawn(async move {
+            if let Err(error) = jobwright_http::serve(listener, routes, std::future::pending()).await {
+                tracing::error!(%error, "metrics and probes are not served any more");
+            }
+        });
+    }
     let messages = tokio::select! {
         connected = reach(settings, args.wait) => connected?,
         name = signals.next(), if args.wait => {
@@ -72,15 +76,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     let stopping = Stopping::default();
     let output = Arc::new(Output::default());
     let executor = build(settings, lanes, CommandExecutor::builder(messages), &stopping, &output)?.start().await?;
-    if let Some(listener) = listener {
-        let routes = jobwright_http::executor(executor.telemetry());
-        // Until the process ends: probes are answered while it stops, too.
-        tokio::spawn(async move {
-            if let Err(error) = jobwright_http::serve(listener, routes, std::future::pending()).await {
-                tracing::error!(%error, "metrics and probes are not served any more");
-            }
-        });
-    }
+    telemetry.set(executor.telemetry());
     let place = broker.as_ref().map_or_else(|| "none".to_owned(), |broker| broker.describe());
     tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %admin.describe(), broker = place, "ready");
 
@@ -137,14 +133,10 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
 
 /// Connects. If `wait` is set, tries until it succeeds or fails for a reason that does not go away.
 async fn reach(settings: &Settings, wait: bool) -> Result<MessageServices<AnyStore>, Failure> {
-    let mut delay = FIRST_DELAY;
+    let mut delays = Delays::default();
     loop {
         match connect_or_create(settings).await {
-            Err(Failure::Library(error)) if wait && error.is_retryable() => {
-                tracing::warn!("not connected yet, trying again in {delay:?}: {error}");
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(LONGEST_DELAY);
-            }
+            Err(Failure::Library(error)) if wait && error.is_retryable() => delays.wait(&error).await,
             ended => return ended,
         }
     }

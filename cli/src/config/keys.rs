@@ -19,6 +19,8 @@ pub(super) enum Kind {
     /// A list of texts.
     Words,
     Retry,
+    /// A port, or a host and a port.
+    Address,
 }
 
 /// The value given for a key.
@@ -109,7 +111,7 @@ pub(super) const SECTIONS: &[Section] = &[
             ("quarantine_after", Kind::Number),
         ],
     },
-    Section { name: "http", named: false, keys: &[("listen", Kind::Text)] },
+    Section { name: "http", named: false, keys: &[("listen", Kind::Address)] },
     Section {
         name: "queues",
         named: true,
@@ -179,13 +181,14 @@ impl Kind {
             (Self::Text, Toml::String(text)) if text.trim().is_empty() => {
                 Err("it is empty: give it a value, or remove the line".to_owned())
             }
-            (Self::Text, Toml::String(text)) => Ok(Value::Text(text.clone())),
+            (Self::Text | Self::Address, Toml::String(text)) => Ok(Value::Text(text.clone())),
             (Self::Number, Toml::Integer(number)) => {
                 usize::try_from(*number).map(Value::Number).map_err(|_| "it can't be negative".to_owned())
             }
             (Self::Flag, Toml::Boolean(flag)) => Ok(Value::Flag(*flag)),
             (Self::Duration, Toml::String(text)) => duration(text),
             (Self::Span, Toml::String(text)) => span(text),
+            (Self::Address, Toml::Integer(port)) => Ok(Value::Text(port.to_string())),
             (Self::Retry, Toml::String(text)) => retry(text),
             (Self::Words, Toml::Array(words)) if words.iter().all(Toml::is_str) => {
                 Ok(Value::Words(words.iter().filter_map(Toml::as_str).map(str::to_owned).collect()))
@@ -198,7 +201,7 @@ impl Kind {
     pub(super) fn read_text(self, text: &str) -> Result<Value, String> {
         let wanted = || format!("it takes {}", self.wanted());
         match self {
-            Self::Text => Ok(Value::Text(text.to_owned())),
+            Self::Text | Self::Address => Ok(Value::Text(text.to_owned())),
             Self::Number => text.trim().parse().map(Value::Number).map_err(|_| wanted()),
             Self::Flag => text.trim().parse().map(Value::Flag).map_err(|_| wanted()),
             Self::Duration => duration(text),
@@ -216,6 +219,7 @@ impl Kind {
             Self::Duration => "a duration such as \"30s\"",
             Self::Span => "a duration such as \"90d\", or \"forever\"",
             Self::Words => "a list of texts such as [\"python3\", \"x.py\"]",
+            Self::Address => "a port such as 9469, or an address such as \"0.0.0.0:9469\"",
             Self::Retry => "a retry policy such as \"PT1M,PT5M\" or \"exponential(2s, 2, 1h)\"",
         }
     }

@@ -150,7 +150,7 @@ fn the_exporter_knows_what_waits_and_why(sandbox: &Sandbox) {
     is("jobwright_database_up", &[], 1.0);
     is("jobwright_nodes", &[("state", "alive")], 0.0);
     sandbox.send(&["ours"]);
-    is("jobwright_held_jobs", &[("queue", "default"), ("reason", "no_node")], 1.0);
+    is("jobwright_held_jobs", &[("queue", "default"), ("reason", "no_node"), ("lasts", "true")], 1.0);
     is("jobwright_queue_jobs", &[("queue", "default"), ("state", "waiting")], 1.0);
     let worker = sandbox.worker(&[]);
     is("jobwright_nodes", &[("state", "alive")], 1.0);
@@ -159,6 +159,10 @@ fn the_exporter_knows_what_waits_and_why(sandbox: &Sandbox) {
     is("jobwright_queue_slots", &[("queue", "default")], 10.0);
     sandbox.run(&["queues", "pause", "default"]).success();
     is("jobwright_paused", &[("scope", "queue"), ("name", "default")], 1.0);
+    // Paused twice is paused.
+    sandbox.run(&["rules", "put", "kind", "theirs", "--paused", "true"]).success();
+    is("jobwright_paused", &[("scope", "kind"), ("name", "theirs")], 1.0);
+    is("jobwright_held_jobs", &[("queue", "default"), ("reason", "paused")], 1.0);
     let at = value(&metrics(port), "jobwright_snapshot_timestamp_seconds", &[]).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     assert!((now - at).abs() < 60.0, "{at} is not the time of the reading, {now}");
@@ -178,8 +182,41 @@ fn what_is_taken_or_is_no_address_is_refused(sandbox: &Sandbox) {
     sandbox.run(&["health"]).code(2).says("jobwright health 9469");
     sandbox.configure("[http]\nlisten = \"127.0.0.1\"\n");
     sandbox.run(&["health"]).code(2).says("http.listen");
-    sandbox.configure(&format!("[http]\nlisten = \"{port}\"\n[handlers.ours]\ncommand = [\"true\"]\n"));
-    sandbox.run(&["worker", "--drain"]).code(2).says(&format!("can't listen at 127.0.0.1:{port}"));
+    // With quotes or without.
+    for written in [format!("\"{port}\""), port.clone()] {
+        sandbox.configure(&format!("[http]\nlisten = {written}\n[handlers.ours]\ncommand = [\"true\"]\n"));
+        sandbox.run(&["worker", "--drain"]).code(2).says(&format!("can't listen at 127.0.0.1:{port}"));
+    }
+    sandbox.run(&["worker", "--listen", "*:9469"]).code(2).says("give an address of this host");
+}
+
+/// A fleet that starts during an outage is not killed by its probes, and what is exported says that there is an outage.
+#[test]
+fn programs_answer_before_they_have_reached_their_database() {
+    if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
+        return;
+    }
+    let server = PrivatePg::start();
+    let sandbox = Sandbox::on_server(&server.url());
+    sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    server.stop();
+    let mut worker = sandbox.worker(&["--wait", "--listen", "0"]);
+    let (_exporter, exports) = exporter(&sandbox);
+    let port = port(&worker);
+    assert_eq!(get(port, "/livez", "*/*").status, 200);
+    for path in ["/readyz", "/startupz"] {
+        let answer = get(port, path, "*/*");
+        assert_eq!(answer.status, 503, "{path}");
+        assert!(answer.text.contains("it has not reached its database yet"), "{}", answer.text);
+    }
+    assert!(!metrics(port).contains("jobwright_"));
+    assert_eq!(value(&metrics(exports), "jobwright_database_up", &[]), Some(0.0));
+    assert_eq!(get(exports, "/livez", "*/*").status, 200);
+    server.start_again();
+    until("it to be ready", || get(port, "/readyz", "*/*").status == 200);
+    until("the first reading", || value(&metrics(exports), "jobwright_database_up", &[]) == Some(1.0));
+    worker.signal("TERM");
+    assert_eq!(worker.ended(), Some(0));
 }
 
 /// An outage is no reason to restart a worker: it would only be slower back. The old numbers are no numbers of now.
@@ -198,8 +235,7 @@ fn an_outage_of_the_database_is_seen_and_is_no_death() {
     until("the first reading", || value(&metrics(exports), "jobwright_database_up", &[]) == Some(1.0));
     server.stop();
     until("the outage to be seen", || get(port, "/readyz", "*/*").status == 503);
-    let said = get(port, "/readyz", "*/*").text;
-    assert!(said.contains("[-]lease failed"), "{said}");
+    until("the lease to be in danger", || get(port, "/readyz", "*/*").text.contains("[-]lease failed"));
     assert_eq!(get(port, "/livez", "*/*").status, 200);
     until("the numbers to go", || value(&metrics(exports), "jobwright_database_up", &[]) == Some(0.0));
     assert!(!metrics(exports).contains("jobwright_nodes"), "{}", metrics(exports));

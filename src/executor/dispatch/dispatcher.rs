@@ -16,7 +16,7 @@ use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::alone;
 use crate::executor::node::limits::{Limit, Running};
-use crate::executor::node::queue::Queue;
+use crate::executor::node::queue::{DispatchPhase, Queue};
 use crate::job::Job;
 use crate::store::{Allowed, ClaimRequest, Claimed};
 
@@ -78,6 +78,7 @@ impl Dispatcher {
         loop {
             if !alone::is_open() {
                 start_all(&self.node, &mut self.ready);
+                self.queue.enter(DispatchPhase::Pauses);
                 alone::opened().await;
             }
             let heard = self.queue.heard();
@@ -94,7 +95,6 @@ impl Dispatcher {
                     Err(error) => {
                         warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
                         self.node.claim_failed(&error);
-                        self.queue.passed(Some(&error));
                         failed = true;
                         break;
                     }
@@ -102,12 +102,13 @@ impl Dispatcher {
             }
             if failed {
                 self.queue.looked(heard, true);
+                self.queue.enter(DispatchPhase::Pauses);
                 tokio::time::sleep(delays.next_delay()).await;
             } else {
                 delays.reset();
-                self.queue.passed(None);
                 self.queue.looked(heard, more);
                 if !more {
+                    self.queue.enter(DispatchPhase::Pauses);
                     self.idle().await;
                 }
             }
@@ -153,6 +154,7 @@ impl Dispatcher {
             }
         }
         let Some(mut slots) = self.take_slots().await else { return Ok(false) };
+        self.queue.enter(DispatchPhase::Claims);
         let set = &mut self.sets[index];
         if self.node.breakers.revision() != self.revision.1 {
             // The jobs that held the slots may have said that this node can't run their kind.
@@ -205,6 +207,7 @@ impl Dispatcher {
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
         self.node.counters.claims.add(now - sent);
+        self.queue.claimed(answer.as_ref().err());
         let claimed = answer.inspect_err(|error| set.failed(&plan, error, now))?;
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claim);
@@ -242,6 +245,7 @@ impl Dispatcher {
             return Some(slots);
         }
         start_all(&self.node, &mut self.ready);
+        self.queue.enter(DispatchPhase::WaitsForSlot);
         self.queue.take(BATCH).await
     }
 

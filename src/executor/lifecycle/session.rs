@@ -49,7 +49,8 @@ pub(crate) async fn run(
     settings.vitals.begin(id, node.queues.values().cloned().collect(), since, usable(lease));
     let granted = Granted { node: id, lease, since, server };
     let (doubts, vitals) = (node.in_flight.clone(), settings.vitals.clone());
-    let mut heartbeat = Heartbeat::start(store.clone(), granted, doubts, vitals, liveness)?;
+    let mut heartbeat =
+        Heartbeat::start(store.clone(), granted, doubts, vitals, liveness).inspect_err(|_| settings.vitals.end())?;
     started(node.in_flight.clone());
     let proven = tokio::select! {
         proven = heartbeat.proven() => proven,

@@ -15,6 +15,8 @@ pub(crate) struct Vitals(Mutex<State>);
 pub(crate) struct State {
     /// Whether any lease was ever renewed.
     pub(crate) is_started: bool,
+    /// Whether the executor has ended without being stopped.
+    pub(crate) is_gone: bool,
     pub(crate) session: Option<Session>,
     /// The queues of the present session.
     pub(crate) queues: Vec<Arc<Queue>>,
@@ -26,6 +28,8 @@ pub(crate) struct Session {
     pub(crate) node: NodeId,
     /// When the lease was renewed last; before that, when it was granted.
     pub(crate) renewed: Instant,
+    /// Whether it was renewed at all: a node claims nothing before that.
+    pub(crate) is_proven: bool,
     /// When the node must stop its work.
     pub(crate) until: Instant,
     /// Why the last renewal failed.
@@ -43,7 +47,7 @@ impl Vitals {
 
     /// Notes that a session begins.
     pub(crate) fn begin(&self, node: NodeId, queues: Vec<Arc<Queue>>, granted: Instant, left: Duration) {
-        let session = Session { node, renewed: granted, until: granted + left, trouble: None };
+        let session = Session { node, renewed: granted, is_proven: false, until: granted + left, trouble: None };
         let mut state = self.lock();
         state.session = Some(session);
         state.queues = queues;
@@ -54,6 +58,7 @@ impl Vitals {
         let mut state = self.lock();
         state.is_started = true;
         if let Some(session) = &mut state.session {
+            session.is_proven = true;
             (session.renewed, session.until, session.trouble) = (sent, sent + left, None);
         }
     }
@@ -63,6 +68,11 @@ impl Vitals {
         if let Some(session) = &mut self.lock().session {
             session.trouble = Some(why);
         }
+    }
+
+    /// Notes that the executor has ended without being stopped.
+    pub(crate) fn gone(&self) {
+        self.lock().is_gone = true;
     }
 
     /// Notes that the session has ended.

@@ -78,30 +78,20 @@ impl KindMetrics {
 
     /// Counts an attempt that begins.
     pub(crate) fn started(&self, job: &Job) {
-        if let Some(counters) = self.of(job) {
-            counters.started.fetch_add(1, Ordering::Relaxed);
+        let Some(counters) = self.of(job) else { return };
+        counters.started.fetch_add(1, Ordering::Relaxed);
+        if job.attempt <= 1 {
+            counters.wait.add(since_flush(job));
         }
     }
 
     /// Counts an attempt that has ended.
-    ///
-    /// The times since the flush compare the clock of this host with the database's, so they are as exact as both agree.
     pub(crate) fn finished(&self, job: &Job, began: Instant, outcome: AttemptOutcome) {
         let Some(counters) = self.of(job) else { return };
         counters.finished[outcome as usize].fetch_add(1, Ordering::Relaxed);
-        let run = began.elapsed();
-        counters.run.add(run);
-        let is_first = job.attempt <= 1;
-        if !is_first && outcome != AttemptOutcome::Done {
-            return;
-        }
-        let since_flush = Timestamp::now().as_microsecond().saturating_sub(job.created_at.as_microsecond());
-        let since_flush = Duration::from_micros(u64::try_from(since_flush).unwrap_or_default());
-        if is_first {
-            counters.wait.add(since_flush.saturating_sub(run));
-        }
+        counters.run.add(began.elapsed());
         if outcome == AttemptOutcome::Done {
-            counters.end_to_end.add(since_flush);
+            counters.end_to_end.add(since_flush(job));
         }
     }
 
@@ -121,6 +111,12 @@ impl KindMetrics {
             })
         })
     }
+}
+
+/// Returns the time since the flush: the clock of this host against the database's, so as exact as both agree.
+fn since_flush(job: &Job) -> Duration {
+    let micros = Timestamp::now().as_microsecond().saturating_sub(job.created_at.as_microsecond());
+    Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -26,15 +26,27 @@ pub(crate) struct Queue {
     /// The number of signs when the last pass of claims began, if that found less than it asked for. While the number is still the same, no
     /// job waits, so a job sent now is the next to run.
     drained_at: AtomicU64,
-    pass: Mutex<Pass>,
+    dispatch: Mutex<Dispatch>,
 }
 
-/// The last pass of claims, for whoever watches.
+/// What the dispatcher of a queue does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DispatchPhase {
+    /// It waits for a sign of work, for the next poll, or after a failure.
+    Pauses,
+    /// It claims.
+    Claims,
+    /// All slots are taken.
+    WaitsForSlot,
+}
+
+/// What a dispatcher does, for whoever watches.
 #[derive(Clone, Debug)]
-pub(crate) struct Pass {
-    /// When it ended.
-    pub(crate) at: Instant,
-    /// Since when claims fail, and why the last one did.
+pub(crate) struct Dispatch {
+    pub(crate) phase: DispatchPhase,
+    /// When that began.
+    pub(crate) since: Instant,
+    /// Since when all claims fail, and why the last one did.
     pub(crate) failing: Option<(Instant, String)>,
 }
 
@@ -48,7 +60,7 @@ impl Queue {
             heard: AtomicU64::new(0),
             rescan: AtomicBool::new(false),
             drained_at: AtomicU64::new(NEVER),
-            pass: Mutex::new(Pass { at: Instant::now(), failing: None }),
+            dispatch: Mutex::new(Dispatch { phase: DispatchPhase::Pauses, since: Instant::now(), failing: None }),
         }
     }
 
@@ -88,19 +100,24 @@ impl Queue {
         self.drained_at.store(if more { NEVER } else { heard_before }, Ordering::Release);
     }
 
-    /// Notes how a pass of claims ended.
-    pub(crate) fn passed(&self, error: Option<&Error>) {
-        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        pass.at = now;
-        pass.failing = error.map(|error| {
-            let since = pass.failing.take().map_or(now, |(since, _)| since);
+    /// Notes what the dispatcher does from now on.
+    pub(crate) fn enter(&self, phase: DispatchPhase) {
+        let mut dispatch = self.dispatch.lock().unwrap_or_else(PoisonError::into_inner);
+        (dispatch.phase, dispatch.since) = (phase, Instant::now());
+    }
+
+    /// Notes how a claim ended.
+    pub(crate) fn claimed(&self, error: Option<&Error>) {
+        let mut dispatch = self.dispatch.lock().unwrap_or_else(PoisonError::into_inner);
+        dispatch.failing = error.map(|error| {
+            let since = dispatch.failing.take().map_or_else(Instant::now, |(since, _)| since);
             (since, error.to_string())
         });
     }
 
-    pub(crate) fn last_pass(&self) -> Pass {
-        self.pass.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns what the dispatcher does.
+    pub(crate) fn dispatch(&self) -> Dispatch {
+        self.dispatch.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes a free slot for a job that bypasses the queue, if no job waits in it.

@@ -58,6 +58,7 @@ impl Operator for Postgres {
                         external: rows::counted(row, "external")?,
                         blocked: rows::counted(row, "blocked")?,
                         oldest_waiting_seconds: rows::get(row, "oldest_waiting_seconds")?,
+                        oldest_overdue_seconds: rows::get(row, "oldest_overdue_seconds")?,
                     })
                 })
                 .collect::<Result<_>>()?,

@@ -50,7 +50,10 @@ fn queues(connection: &Connection, now: Micros) -> rusqlite::Result<Vec<QueueSta
             }
             JobState::Running => queue.running = jobs,
             JobState::External => queue.external = jobs,
-            JobState::Timer => (queue.timer, queue.overdue) = (jobs, number(row, "overdue")?),
+            JobState::Timer => {
+                (queue.timer, queue.overdue) = (jobs, number(row, "overdue")?);
+                queue.oldest_overdue_seconds = row.get::<_, Option<Micros>>("due")?.map(|due| seconds(now - due));
+            }
             JobState::Blocked => queue.blocked = jobs,
             JobState::Suspended => queue.suspended = jobs,
             JobState::Dead => queue.dead = jobs,

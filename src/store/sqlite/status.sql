@@ -1,16 +1,16 @@
 -- name: queues
 -- The jobs of each queue and state. Each arm reads the index of its state, and its rows only where that index does not have the queue: those that wait,
 -- and the few that run.
-select queue, 'waiting' as state, count(*) as jobs, min(created_at) as oldest, 0 as overdue from jobwright_job where state = 'waiting' group by queue
+select queue, 'waiting' as state, count(*) as jobs, min(created_at) as oldest, 0 as overdue, null as due from jobwright_job where state = 'waiting' group by queue
 union all
-select queue, 'running', count(*), null, 0 from jobwright_job where lock_owner is not null group by queue
+select queue, 'running', count(*), null, 0, null from jobwright_job where lock_owner is not null group by queue
 union all
-select queue, 'external', count(*), null, 0 from jobwright_job where lease_until is not null group by queue
+select queue, 'external', count(*), null, 0, null from jobwright_job where lease_until is not null group by queue
 union all
 -- Overdue timers show that no executor promotes them.
-select queue, 'timer', count(*), null, count(*) filter (where due_at <= :now) from jobwright_job where state = 'timer' group by queue
+select queue, 'timer', count(*), null, count(*) filter (where due_at <= :now), min(due_at) filter (where due_at <= :now) from jobwright_job where state = 'timer' group by queue
 union all
-select queue, state, count(*), null, 0 from jobwright_job where state = 'blocked' or state = 'suspended' or state = 'dead' group by queue, state
+select queue, state, count(*), null, 0, null from jobwright_job where state = 'blocked' or state = 'suspended' or state = 'dead' group by queue, state
 
 -- name: nodes
 -- The rows a node owns are counted in their own small index.

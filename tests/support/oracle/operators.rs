@@ -66,6 +66,11 @@ impl Operator for Oracle {
                 JobTable::Timer { due } => {
                     queue.timer += 1;
                     queue.overdue += u64::from(due <= now);
+                    if due <= now {
+                        let late = seconds(due, now);
+                        queue.oldest_overdue_seconds =
+                            Some(queue.oldest_overdue_seconds.map_or(late, |oldest| oldest.max(late)));
+                    }
                 }
                 JobTable::Suspended => queue.suspended += 1,
                 JobTable::Dead { .. } => queue.dead += 1,
