@@ -7,10 +7,13 @@
 //!
 //! ```text
 //!       lost, unanswered          can't connect
-//!  Up ──────────────────▶ Doubted ─────────────▶ Down     "is down (why)"
+//!  Up ──────────────────▶ Doubted ─────────────▶ Down     "is down (why)", "can't be used (why)"
 //!   ▲ connected: "connections were lost (why)" │    │
 //!   └──────────────────────────────────────────┴────┘     "is back after …"
 //! ```
+//!
+//! A server that answers and lets nobody in, or takes no writes, hits everything in the same way: a password that was changed, a database that was
+//! dropped, a disk so full that a provider made it read-only. That is an outage too, in other words.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,8 +27,16 @@ use crate::backoff::Reconnect;
 /// Longest pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tries to reach the database by a connection of its own. Its error says why it can't, without secrets.
-pub(crate) type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+/// Tries to reach the database by a connection of its own, and, if asked to, whether it takes writes.
+pub(crate) type Probe = Box<dyn Fn(bool) -> BoxFuture<'static, Result<(), Unusable>> + Send + Sync>;
+
+/// Why a database can't be used, without secrets.
+pub(crate) struct Unusable {
+    pub(crate) why: String,
+    /// Whether the server is up, and refuses.
+    pub(crate) refuses: bool,
+}
+
 /// Returns how many jobs a part of the process has in flight.
 pub(crate) type InFlightCount = dyn Fn() -> usize + Send + Sync;
 
@@ -50,9 +61,12 @@ enum State {
         since: Instant,
         /// Why connections were lost, if any were.
         lost: Option<String>,
+        /// Whether it has refused a write.
+        writes: bool,
     },
     Down {
         since: Instant,
+        writes: bool,
     },
 }
 
@@ -88,7 +102,7 @@ impl Outage {
         let mut state = self.state();
         match &mut *state {
             State::Up => {
-                *state = State::Doubted { since: Instant::now(), lost: Some(why.to_owned()) };
+                *state = State::Doubted { since: Instant::now(), lost: Some(why.to_owned()), writes: false };
                 drop(state);
                 self.find_out();
             }
@@ -100,17 +114,33 @@ impl Outage {
     /// Reports that no answer came in time. `true`: other callers have met the same, and the outcome is or will be logged here. Otherwise the
     /// caller should log it, because its call alone may be affected.
     pub(crate) fn unanswered(self: &Arc<Self>) -> bool {
+        self.doubt(false)
+    }
+
+    /// Reports that a write was refused because the database takes none. Returns as [`unanswered`](Self::unanswered) does.
+    pub(crate) fn read_only(self: &Arc<Self>) -> bool {
+        self.doubt(true)
+    }
+
+    fn doubt(self: &Arc<Self>, write: bool) -> bool {
         let mut state = self.state();
-        match *state {
+        match &mut *state {
             State::Unwatched => false,
             State::Up => {
-                *state = State::Doubted { since: Instant::now(), lost: None };
+                *state = State::Doubted { since: Instant::now(), lost: None, writes: write };
                 drop(state);
                 self.find_out();
                 false
             }
-            State::Doubted { .. } | State::Down { .. } => true,
+            State::Doubted { writes, .. } | State::Down { writes, .. } => {
+                *writes |= write;
+                true
+            }
         }
+    }
+
+    fn has_refused_a_write(&self) -> bool {
+        matches!(*self.state(), State::Doubted { writes: true, .. } | State::Down { writes: true, .. })
     }
 
     /// Returns whether there is, or may be, an outage that explains another failure.
@@ -132,7 +162,8 @@ impl Outage {
         runtime.spawn(async move {
             let mut delays = Reconnect::new(PAUSE);
             // When nothing uses the database any more, nothing needs its state.
-            while let Some(attempt) = weak.upgrade().and_then(|outage| outage.probe.as_ref().map(|probe| probe())) {
+            let probe = |outage: Arc<Self>| Some(outage.probe.as_ref()?(outage.has_refused_a_write()));
+            while let Some(attempt) = weak.upgrade().and_then(probe) {
                 let reached = attempt.await;
                 let Some(outage) = weak.upgrade() else { return };
                 match reached {
@@ -145,12 +176,13 @@ impl Outage {
         });
     }
 
-    fn not_reached(&self, why: &str) {
+    fn not_reached(&self, Unusable { why, refuses }: &Unusable) {
         let mut state = self.state();
-        if let State::Doubted { since, .. } = *state {
-            *state = State::Down { since };
+        if let State::Doubted { since, writes, .. } = *state {
+            *state = State::Down { since, writes };
             drop(state);
-            tracing::warn!("the database {} is down ({why}): what needs it waits until it is back", self.label);
+            let what = if *refuses { "can't be used" } else { "is down" };
+            tracing::warn!("the database {} {what} ({why}): what needs it waits until it is back", self.label);
         }
     }
 
@@ -158,7 +190,7 @@ impl Outage {
         let before = std::mem::replace(&mut *self.state(), State::Up);
         let label = &self.label;
         match before {
-            State::Down { since } => {
+            State::Down { since, .. } => {
                 let (after, kept) = (since.elapsed().as_secs_f64(), self.kept());
                 tracing::info!("the database {label} is back after {after:.1} s{kept}");
             }

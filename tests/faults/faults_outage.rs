@@ -126,3 +126,68 @@ async fn connections_that_are_lost_are_no_outage() {
     assert_eq!(logs.bare(), [""; 0]);
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
+
+/// What an administrator does to a server that goes on, and how it is undone.
+struct Refusal {
+    refuse: &'static str,
+    accept: &'static str,
+    /// What the one line says.
+    told: &'static str,
+}
+
+/// Ends the connections of the executor, so that it meets what has changed.
+const END: &str =
+    "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app' and pid <> pg_backend_pid()";
+
+async fn is_two_lines(refusal: Refusal) {
+    if postgres_url().is_none() {
+        return;
+    }
+    let logs = Logs::capture();
+    let server = PrivatePg::start();
+    let db = Pg::<false>::create_on(&server.url()).await;
+    db.create_ledger().await;
+    let admin = db.client().await;
+    admin.batch_execute("create role app superuser login").await.unwrap();
+    let config = World::config(&db);
+    let url = config.url.expose().replace("postgres@127.0.0.1", "app@localhost");
+    let config = hasty(config.with_url(url));
+    let (place, sign) = (name(&config), Sign::new());
+    let (_messages, executor) = busy(&db, &config, &sign).await;
+    admin.batch_execute(&format!("{}; {END}", refusal.refuse)).await.unwrap();
+    eventually(PATIENCE, async || logs.about(&place, "WARN").iter().any(|line| line.contains(refusal.told))).await;
+    tokio::time::sleep(OUTAGE).await;
+    // Before it is known that all of them meet the same, one statement may have logged its own error.
+    let warned = logs.about(&place, "WARN");
+    let (lost, others): (Vec<_>, Vec<_>) = warned.iter().partition(|line| line.contains("were lost ("));
+    assert!(lost.len() <= 3 && others.len() <= 2, "{warned:#?}");
+    assert_eq!(others.iter().filter(|line| line.contains("can't be used (")).count(), 1, "{warned:#?}");
+    admin.batch_execute(&format!("begin read write; {}; commit; {END}", refusal.accept)).await.unwrap();
+    let back = async || logs.about(&place, "INFO").iter().any(|line| line.contains("is back after"));
+    eventually(PATIENCE, back).await;
+    sign.give("");
+    db.drained().await;
+    assert_eq!((logs.about(&place, "ERROR"), logs.bare()), (vec![], vec![]));
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_may_not_log_in_any_more_is_two_lines() {
+    is_two_lines(Refusal {
+        refuse: "alter role app nologin",
+        accept: "alter role app login",
+        told: "is not permitted to log in",
+    })
+    .await;
+}
+
+/// As a provider does when a disk is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_takes_no_writes_is_two_lines() {
+    is_two_lines(Refusal {
+        refuse: "alter role app set default_transaction_read_only = on",
+        accept: "alter role app reset default_transaction_read_only",
+        told: "can't be used (it takes no writes)",
+    })
+    .await;
+}

@@ -61,7 +61,7 @@ impl ErrorContext<'_> {
         let many = failures.0.len() > 1;
         let mut told: Vec<_> = failures.0.into_iter().map(|(label, failure)| (label, judge(failure))).collect();
         if !many && let Some((_, Diagnosis { kind, why, hint, source })) = told.pop() {
-            let error = self.unreached(self.error(kind, &why, hint), &why);
+            let error = self.unusable(self.error(kind, &why, hint), &why);
             return match source {
                 Some(source) => error.with_source(source),
                 None => error,
@@ -74,12 +74,22 @@ impl ErrorContext<'_> {
         let kind = if alike || !later { first } else { ErrorKind::Unreachable };
         let reasons: Vec<_> = told.iter().map(|(label, told)| told.at(label)).collect();
         let why = format!("none of the servers would do: {}", reasons.join("; "));
-        self.unreached(self.error(kind, &why, ""), &why)
+        self.unusable(self.error(kind, &why, ""), &why)
     }
 
     /// Records an outage if no server could be reached. The outage is logged once for all such errors.
     fn unreached(self, error: Error, why: &str) -> Error {
         if error.kind() != ErrorKind::Unreachable {
+            return error;
+        }
+        self.label.outage.lost(why);
+        error.already_logged()
+    }
+
+    /// The same, if no server lets this process in: whatever needs a connection meets the same. One that has no connection left may have one
+    /// for others.
+    fn unusable(self, error: Error, why: &str) -> Error {
+        if error.kind() == ErrorKind::Busy {
             return error;
         }
         self.label.outage.lost(why);
@@ -94,6 +104,9 @@ impl ErrorContext<'_> {
         let mut told = self.unreached(self.error(kind, &why, hint), &why).with_source(error);
         if undecided {
             told = told.undecided();
+        }
+        if kind == ErrorKind::ReadOnly && self.label.outage.read_only() {
+            told = told.already_logged();
         }
         if refused {
             told = told.keeping_nothing();
@@ -132,6 +145,17 @@ impl Diagnosis {
     fn at(&self, label: &str) -> String {
         let Self { why, hint, .. } = self;
         if hint.is_empty() { format!("{label}: {why}") } else { format!("{label}: {why} ({hint})") }
+    }
+}
+
+impl Failures {
+    /// Returns whether a server is up and lets this process not in, or not to what it wants.
+    pub(super) fn refuse(&self) -> bool {
+        self.0.iter().any(|(_, failure)| match failure {
+            Failure::Driver(error) => matches!(classify(error).0, ErrorKind::Config | ErrorKind::ReadOnly),
+            Failure::Role(_) => true,
+            Failure::Silent(_) | Failure::Unknown(_) => false,
+        })
     }
 }
 

@@ -5,11 +5,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::time::timeout;
+use tokio_postgres::SimpleQueryMessage;
 
 use super::connect::Target;
 use super::driver_error::why;
 use crate::config::DatabaseConfig;
-use crate::store::outage::{Outage, Probe};
+use crate::store::outage::{Outage, Probe, Unusable};
 
 /// The server's URL without its password, for display.
 #[derive(Clone, Debug)]
@@ -23,13 +24,23 @@ impl ServerLabel {
     pub(super) fn new(config: &DatabaseConfig, target: &Target) -> Self {
         let text = config.url.redacted();
         let (asked, patience) = (target.clone(), config.call_timeout);
-        let probe: Probe = Box::new(move || {
+        let probe: Probe = Box::new(move |writes| {
             let target = asked.clone();
             Box::pin(async move {
-                let conn = target.connect(None, None).await.map_err(|failures| failures.to_string())?;
+                let conn = target
+                    .connect(None, None)
+                    .await
+                    .map_err(|failures| Unusable { why: failures.to_string(), refuses: failures.refuse() })?;
                 // A pooler accepts any client; only a statement reaches the server.
-                let answer = timeout(patience, conn.simple_query("select 1")).await;
-                answer.map_err(|_| format!("no answer within {patience:?}"))?.map(drop).map_err(|error| why(&error))
+                let answer = timeout(patience, conn.simple_query("show transaction_read_only")).await;
+                let down = |why: String| Unusable { why, refuses: false };
+                let answer = answer.map_err(|_| down(format!("no answer within {patience:?}")))?;
+                let answer = answer.map_err(|error| down(why(&error)))?;
+                let is_on = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("on"));
+                if writes && answer.iter().any(is_on) {
+                    return Err(Unusable { why: "it takes no writes".to_owned(), refuses: true });
+                }
+                Ok(())
             })
         });
         let outage = Outage::new(text.clone(), Some(probe));
