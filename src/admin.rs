@@ -14,7 +14,7 @@ use crate::store::job_operations::check_name;
 use crate::store::{
     Action, Adoption, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus,
-    OperatorOptions, Page, QueueStatus, Released, RetryOptions, Rule, Scope, StatusReport, Store,
+    OperationWatch, OperatorOptions, Page, QueueStatus, Released, RetryOptions, Rule, Scope, StatusReport, Store,
 };
 
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
@@ -193,7 +193,20 @@ impl Admin {
     /// When the action or the operator's name is invalid; then nothing changed. When the database fails half-way: the changes made until
     /// then stay, and are in the audit log.
     pub async fn operate(&self, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
-        let operator = OperatorOptions { dry_run: self.dry_run, by: Some(&*self.by) };
+        self.operate_watched(filter, action, &OperationWatch::default()).await
+    }
+
+    /// Does the same, and tells a watch how far it is. The watch can end it.
+    ///
+    /// # Errors
+    /// As [`operate`](Self::operate).
+    pub async fn operate_watched(
+        &self,
+        filter: &JobFilter,
+        action: &Action,
+        watch: &OperationWatch,
+    ) -> Result<AffectedJobs> {
+        let operator = OperatorOptions { dry_run: self.dry_run, by: Some(&*self.by), watch: Some(watch) };
         let affected = self.jobs.operate(filter, action, operator).await;
         if !self.dry_run {
             // Also after an error: some of it may be done.

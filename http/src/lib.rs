@@ -1,6 +1,6 @@
 //! Metrics and probes of jobwright over HTTP.
 //!
-//! [`executor`] returns the routes of an executor, to be nested into a service's own router or [served](serve) alone:
+//! [`executor()`] returns the routes of an executor, to be nested into a service's own router or [served](serve) alone:
 //!
 //! | route | answers |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! Probes say why they fail, one check to a line; with `?verbose` they always do. A client that accepts `application/json` gets that.
 //! None of these asks the database or the broker.
 //!
-//! [`exporter`] returns `/metrics` for what is stored: the depth and age of queues, dead letters, nodes, and what holds jobs up. That is the same
+//! [`exporter()`] returns `/metrics` for what is stored: the depth and age of queues, dead letters, nodes, and what holds jobs up. That is the same
 //! wherever it is asked, so one process exports it and not each worker.
 //!
 //! ```no_run

@@ -164,7 +164,7 @@ impl ScheduleService {
     }
 
     async fn fill_in(&self, name: &str, (from, to): (Timestamp, Timestamp), dry_run: bool) -> Result<Backfilled> {
-        let operator = OperatorOptions { dry_run, by: self.by.as_deref() };
+        let operator = OperatorOptions { dry_run, by: self.by.as_deref(), ..OperatorOptions::default() };
         let done = schedules::backfill(&*self.store, name, (from, to), operator).await?;
         if done.jobs > 0 {
             self.wakeup.notify([done.hint.clone()]);

@@ -1,11 +1,12 @@
 //! What operators do to jobs, and the audit of it.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Hint, JobFilter, JobState, RetryOptions};
+use super::{AffectedJobs, Hint, JobFilter, JobState, RetryOptions};
 use crate::error::{Error, Result};
 use crate::job::JobId;
 
@@ -245,20 +246,76 @@ impl Change {
     }
 }
 
+/// Watches an operation on many jobs, which takes several transactions, and can end it between two of them.
+///
+/// ```no_run
+/// # async fn f(admin: jobwright::Admin) -> jobwright::Result<()> {
+/// use jobwright::store::{Action, JobFilter, JobState, OperationWatch};
+///
+/// let (watch, filter) = (OperationWatch::default(), JobFilter::state(JobState::Dead));
+/// let deleting = admin.operate_watched(&filter, &Action::Delete, &watch);
+/// tokio::pin!(deleting);
+/// let deleted = tokio::select! {
+///     deleted = &mut deleting => deleted?,
+///     _ = tokio::signal::ctrl_c() => {
+///         watch.stop();
+///         deleting.await?
+///     }
+/// };
+/// println!("{} were deleted", deleted.total());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+pub struct OperationWatch {
+    done: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+impl OperationWatch {
+    /// Returns how many jobs have been changed so far, in transactions that are committed.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Ends the operation behind its present transaction. What is changed stays so; the same operation, begun again, goes on with the rest.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether it was [stopped](Self::stop).
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+}
+
 /// Who asks for an operation, and whether it is a dry run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct OperatorOptions<'a> {
     /// Whether only to count the jobs.
     pub dry_run: bool,
     /// The operator's name, for the audit; `None` = no entry. At most 200 bytes.
     pub by: Option<&'a str>,
+    /// Watches what is done, and may end it.
+    pub watch: Option<&'a OperationWatch>,
 }
 
 impl OperatorOptions<'_> {
     /// Only counts the jobs.
-    pub const DRY_RUN: Self = Self { dry_run: true, by: None };
+    pub const DRY_RUN: Self = Self { dry_run: true, by: None, watch: None };
     /// Makes the changes, without an entry in the audit.
-    pub const UNNAMED: Self = Self { dry_run: false, by: None };
+    pub const UNNAMED: Self = Self { dry_run: false, by: None, watch: None };
+
+    /// Returns whether no more transactions are wanted.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.watch.is_some_and(OperationWatch::is_stopped)
+    }
+
+    /// Notes how many jobs have been changed.
+    pub(crate) fn note(&self, all: &AffectedJobs) {
+        if let Some(watch) = self.watch {
+            watch.done.store(all.total(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// Checks the name of an operator.

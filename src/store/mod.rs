@@ -78,7 +78,7 @@ pub(crate) use self::hint::{Hint, HintStream};
 pub use self::history::{HistoryEntry, HistoryFilter, HistoryOutcome, JobResult};
 pub(crate) use self::installation::Adoption;
 pub use self::installation::{Installation, Place};
-pub use self::job_operations::{Action, AuditEntry, AuditFilter, Change, DueChange};
+pub use self::job_operations::{Action, AuditEntry, AuditFilter, Change, DueChange, OperationWatch};
 pub(crate) use self::job_operations::{AuditNote, OperatorOptions};
 pub(crate) use self::maintenance::{MaintenanceDue, Promoted};
 pub(crate) use self::migration::Migration;

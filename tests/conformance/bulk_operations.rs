@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::JobId;
 use jobwright::store::engine::{OperatorOptions, Settlement, Verdict};
-use jobwright::store::{Action, AuditFilter, JobFilter, JobState, Page, RetryOptions};
+use jobwright::store::{Action, AuditFilter, JobFilter, JobState, OperationWatch, Page, RetryOptions};
 
 use crate::support::SqlDb;
 use crate::support::jobs::{LATER, affected, jobs};
@@ -56,4 +56,34 @@ pub(crate) async fn run_again_one_after_the_other_in_many_transactions<T: SqlDb>
         let off = (apart.as_secs() - 3600).abs();
         assert!(off < 600, "{} and {} are {apart:?} apart", pair[0].seq, pair[1].seq);
     }
+}
+
+/// A watch sees what is committed, and ends an operation between two transactions; begun again, it goes on with the rest.
+pub(crate) async fn a_watch_ends_it_between_two_transactions<T: SqlDb>(db: &T) {
+    const CHUNK: usize = MANY - 1;
+    let store = db.jobs();
+    store.send_all(jobs(2 * CHUNK + 1)).await;
+    let watch = OperationWatch::default();
+    let order = OperatorOptions { watch: Some(&watch), ..OperatorOptions::default() };
+    let all = JobFilter::default();
+    let operating = store.operate(&all, &Action::Suspend, order);
+    tokio::pin!(operating);
+    let done = loop {
+        tokio::select! {
+            biased;
+            done = &mut operating => break done.unwrap(),
+            () = tokio::task::yield_now() => {
+                if watch.done() > 0 {
+                    watch.stop();
+                }
+            }
+        }
+    };
+    // The transaction that was under way when the watch was stopped is completed.
+    let (changed, left) = (store.count(JobState::Suspended).await, store.count(JobState::Waiting).await);
+    assert_eq!((done.total(), watch.done()), (changed as u64, changed as u64));
+    assert!((changed == CHUNK || changed == 2 * CHUNK) && left == 2 * CHUNK + 1 - changed, "{changed} and {left}");
+    assert_eq!(store.operate(&all, &Action::Suspend, order).await.unwrap().total(), 0, "it stays stopped");
+    let rest = store.operate(&all, &Action::Suspend, OperatorOptions::default()).await.unwrap();
+    assert_eq!(rest.total(), left as u64);
 }

@@ -305,7 +305,7 @@ pub(crate) async fn an_old_dead_letter_frees_its_group<T: SqlDb>(db: &T) {
 
 pub(crate) async fn the_old_audit_goes<T: SqlDb>(db: &T) {
     let store = db.jobs();
-    let order = |who| OperatorOptions { dry_run: false, by: Some(who) };
+    let order = |who| OperatorOptions { by: Some(who), ..OperatorOptions::default() };
     for who in ["ann", "bob", "eve"] {
         store.operate(&JobFilter::default(), &Action::Cancel, order(who)).await.unwrap();
     }

@@ -244,7 +244,7 @@ pub(crate) async fn nonsense_is_refused<T: TestDb>(db: &T) {
         let refused = store.operate(&JobFilter::default(), &Action::Change(change), MEANT).await.unwrap_err();
         assert_eq!(refused.kind(), jobwright::ErrorKind::Invalid, "{refused}");
     }
-    let nobody = OperatorOptions { dry_run: false, by: Some("") };
+    let nobody = OperatorOptions { by: Some(""), ..OperatorOptions::default() };
     assert!(store.operate(&JobFilter::default(), &Action::Cancel, nobody).await.is_err());
     assert_eq!(store.state(id).await, Some(Waiting));
 }
@@ -253,7 +253,7 @@ pub(crate) async fn nonsense_is_refused<T: TestDb>(db: &T) {
 pub(crate) async fn more_than_one_transaction_takes<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all(jobs(12_000)).await;
-    let by = OperatorOptions { dry_run: false, by: Some("ann") };
+    let by = OperatorOptions { by: Some("ann"), ..OperatorOptions::default() };
     let all = JobFilter::default();
     assert_eq!(store.operate(&all, &Action::Suspend, by).await.unwrap(), affected([(Waiting, 12_000)]));
     assert_eq!(store.operate(&all, &Action::RunNow, by).await.unwrap(), affected([(Suspended, 12_000)]));
@@ -269,7 +269,7 @@ pub(crate) async fn more_than_one_transaction_takes<T: TestDb>(db: &T) {
 pub(crate) async fn the_audit_names_operator_and_action<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(NewJob::json("mail", &1).tenant("acme")).await;
-    let ann = OperatorOptions { dry_run: false, by: Some("ann") };
+    let ann = OperatorOptions { by: Some("ann"), ..OperatorOptions::default() };
     let filter = JobFilter::default().tenant("acme").kind("mail");
     store.operate(&filter, &Action::Suspend, OperatorOptions { dry_run: true, ..ann }).await.unwrap();
     store.operate(&filter, &Action::Suspend, OperatorOptions::UNNAMED).await.unwrap();
@@ -308,7 +308,7 @@ pub(crate) async fn the_audit_names_the_operator_who_changed_a_schedule<T: TestD
     let ann = Some("ann");
     let day =
         |n: i8| jiff::civil::date(2026, 2, n).at(0, 0, 0, 0).to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
-    let order = |by, dry_run| OperatorOptions { by, dry_run };
+    let order = |by, dry_run| OperatorOptions { by, dry_run, ..OperatorOptions::default() };
     // Actions without effect, dry runs and actions without an operator's name leave no entry.
     schedules::put(jobs, &spec(1), None, None).await.unwrap();
     schedules::put(jobs, &spec(1), None, ann).await.unwrap();
@@ -346,7 +346,7 @@ pub(crate) async fn a_long_backfill_is_one_entry<T: TestDb>(db: &T) {
     let new = NewSchedule::new("hourly", hourly, NewJob::json("tick", &()));
     schedules::put(&*store.0, &testing::schedule(new).unwrap(), None, None).await.unwrap();
     let time = ("2020-01-01T00:00:00Z".parse().unwrap(), "2020-04-01T00:00:00Z".parse().unwrap());
-    let order = OperatorOptions { by: Some("ann"), dry_run: false };
+    let order = OperatorOptions { by: Some("ann"), ..OperatorOptions::default() };
     let filled = schedules::backfill(&*store.0, "hourly", time, order).await.unwrap();
     assert_eq!(filled.jobs, 91 * 24);
     let audit = store.audit(&AuditFilter::default(), 10).await.unwrap();

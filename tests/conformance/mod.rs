@@ -468,6 +468,7 @@ conformance! {
         bulk_operations {
             run_again_in_many_transactions
             run_again_one_after_the_other_in_many_transactions
+            a_watch_ends_it_between_two_transactions
         }
         unreadable {
             met_by_a_claim

@@ -118,17 +118,22 @@ impl Jobs {
     /// Does the same for some of the jobs, or spreads them over a time.
     pub(crate) async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<AffectedJobs> {
         let RetryOptions { dry_run, limit, spread, .. } = *options;
-        self.operate(filter, &Action::Retry { limit, spread }, OperatorOptions { dry_run, by: None }).await
+        self.operate(
+            filter,
+            &Action::Retry { limit, spread },
+            OperatorOptions { dry_run, ..OperatorOptions::default() },
+        )
+        .await
     }
 
     /// Removes live jobs that match.
     pub(crate) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<AffectedJobs> {
-        self.operate(filter, &Action::Cancel, OperatorOptions { dry_run, by: None }).await
+        self.operate(filter, &Action::Cancel, OperatorOptions { dry_run, ..OperatorOptions::default() }).await
     }
 
     /// Removes jobs that match for good, dead letters too.
     pub(crate) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<AffectedJobs> {
-        self.operate(filter, &Action::Delete, OperatorOptions { dry_run, by: None }).await
+        self.operate(filter, &Action::Delete, OperatorOptions { dry_run, ..OperatorOptions::default() }).await
     }
 
     /// Fails unless the schema is complete and known.

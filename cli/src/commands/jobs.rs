@@ -1,14 +1,22 @@
 //! `jobwright jobs`: inspects jobs and operates on them.
 
-use jobwright::store::{Action, AffectedJobs, Change, DeadLetterGroups, DueChange, JobSummary, Page};
+use std::time::Duration;
+
+use jobwright::Admin;
+use jobwright::store::{
+    Action, AffectedJobs, Change, DeadLetterGroups, DueChange, JobFilter, JobSummary, OperationWatch, Page,
+};
 use serde_json::json as value;
 
 use super::slow_notice::with_slow_notice;
-use super::{connect_database, history, show};
+use super::{connect_database, history, progress, show};
 use crate::args::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, line, or_dash, print, say, table, time};
+
+/// How often the line of a long operation changes.
+const SHOWN: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(), Failure> {
     match command {
@@ -127,7 +135,7 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     ids.dedup();
     let asked = ids.len() as u64;
     let filter = args.filter.with_ids(ids);
-    let anything = filter == jobwright::store::JobFilter::default();
+    let anything = filter == JobFilter::default();
     if anything && !args.all {
         return Err(Failure::Usage(format!(
             "`jobs {verb}` without ids or a filter would take all jobs: name some, or say `--all` to mean it"
@@ -147,13 +155,21 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     let messages = connect_database(settings).await?;
     let admin = args.operator.admin(&messages);
     let admin = if args.dry_run { admin.dry_run() } else { admin };
-    let affected = admin.operate(&filter, &action).await?;
+    let operated = watched(&admin, &filter, &action, (done, args.dry_run)).await;
+    // This process ends now, and an unsent wake-up would be lost with it.
     messages.wake_ups_sent().await;
+    let (affected, is_whole) = operated?;
     match args.output.output {
         Format::Json => {
             json(&value!({ "dry_run": args.dry_run, "total": affected.total(), "states": affected }))?;
         }
         Format::Table => line(sentence(&affected, done, args.dry_run))?,
+    }
+    if !is_whole {
+        return Err(Failure::Interrupted(
+            "interrupted between two transactions: what was changed stays so, and the same command goes on with the rest"
+                .to_owned(),
+        ));
     }
     let asked = match action {
         Action::Retry { limit: Some(limit), .. } => asked.min(limit),
@@ -166,6 +182,43 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
         )));
     }
     Ok(())
+}
+
+/// Applies an action, with a line that says how far it is. Ctrl-C ends it behind the present transaction, and a second one at once. Returns whether it
+/// came to its end.
+async fn watched(
+    admin: &Admin,
+    filter: &JobFilter,
+    action: &Action,
+    (done, dry_run): (&str, bool),
+) -> Result<(AffectedJobs, bool), Failure> {
+    let (watch, bar) = (OperationWatch::default(), progress::counter(&format!("jobs {done}"), false));
+    let operating = admin.operate_watched(filter, action, &watch);
+    tokio::pin!(operating);
+    let mut every = tokio::time::interval(SHOWN);
+    let affected = loop {
+        tokio::select! {
+            affected = &mut operating => break affected,
+            _ = every.tick() => {
+                bar.set_position(watch.done());
+                bar.tick();
+            }
+            _ = tokio::signal::ctrl_c() => {
+                if dry_run {
+                    return Err(Failure::Interrupted("interrupted: nothing was changed".to_owned()));
+                }
+                if watch.is_stopped() {
+                    return Err(Failure::Interrupted(format!(
+                        "interrupted: {} jobs {done}, and the present transaction may be committed or not",
+                        watch.done()
+                    )));
+                }
+                watch.stop();
+            }
+        }
+    };
+    bar.finish_and_clear();
+    Ok((affected?, !watch.is_stopped()))
 }
 
 fn sentence(affected: &AffectedJobs, done: &str, dry_run: bool) -> String {

@@ -1,17 +1,16 @@
 //! One job for each line of stdin, in batched transactions.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use jobwright::{AnyStore, ErrorKind, MessageServices, NewJob, Payload};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 use tokio::time::timeout;
 
 use super::job_options::with_options;
+use super::progress;
 use crate::args::SendArgs;
 use crate::failure::Failure;
-use crate::output::{is_interactive, say};
+use crate::output::say;
 
 /// Jobs in one transaction.
 const BATCH: usize = 1000;
@@ -31,7 +30,7 @@ pub(super) async fn send_lines(
     quiet: bool,
 ) -> Result<(), Failure> {
     let began = Instant::now();
-    let bar = progress(quiet);
+    let bar = progress::counter("jobs sent", quiet);
     let mut lines = Lines::new(input, longest);
     let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
     let (mut sent, mut known): (u64, u64) = (0, 0);
@@ -204,19 +203,6 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         self.number += 1;
         std::mem::take(&mut self.begun)
     }
-}
-
-fn progress(quiet: bool) -> ProgressBar {
-    if quiet || !is_interactive() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{spinner} {human_pos} jobs sent ({rate}/s)");
-    let rate = |state: &ProgressState, to: &mut dyn Write| {
-        // Writing to a bar's line can't fail.
-        let _ = write!(to, "{}", HumanCount(state.per_sec() as u64));
-    };
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner()).with_key("rate", rate);
-    ProgressBar::new_spinner().with_style(style)
 }
 
 #[cfg(test)]

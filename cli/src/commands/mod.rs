@@ -17,6 +17,7 @@ pub(crate) mod lines;
 pub(crate) mod migrate;
 pub(crate) mod mode;
 pub(crate) mod nodes;
+mod progress;
 pub(crate) mod queues;
 mod rejected;
 pub(crate) mod rules;

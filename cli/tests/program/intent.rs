@@ -142,3 +142,68 @@ fn an_interrupted_command_says_how_to_go_on(sandbox: &Sandbox) {
     assert!(said.iter().any(|line| line.contains("lines 1 to 2 have been sent; the rest is `tail -n +3`")), "{said:?}");
     drop(lines);
 }
+
+/// Twenty thousand jobs in transactions of five thousand, of which the third has to wait for another program's lock.
+#[test]
+fn an_interrupted_operation_ends_between_two_transactions() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    sandbox.run_with(&["send", "k", "--lines"], "1\n".repeat(20_000).as_bytes()).success();
+    let schema = sandbox.schema().unwrap().to_owned();
+    let count = |state: &str| {
+        let status = sandbox.run(&["status", "--output", "json"]).success().stdout;
+        serde_json::from_str::<serde_json::Value>(&status).unwrap()["queues"][0][state].as_u64().unwrap()
+    };
+    let interrupt = |pid: u32| {
+        assert!(std::process::Command::new("kill").args(["-s", "INT", &pid.to_string()]).status().unwrap().success());
+    };
+    let suspend = || {
+        let mut command = sandbox.command(&["jobs", "suspend", "--all"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // Once it ends in good order when the lock is gone, and once at once, because it is told twice.
+    for (twice, done) in [(false, 15_000), (true, 20_000)] {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let lock = runtime.block_on(async {
+            let url = std::env::var("DATABASE_URL").unwrap();
+            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            // A job of the third transaction, and then of the only one that is left.
+            let back = if twice { 0 } else { 5000 };
+            let one = format!(
+                "begin; select from \"{schema}\".job where seq = (select max(seq) - {back} from \"{schema}\".job) for update"
+            );
+            client.batch_execute(&one).await.unwrap();
+            client
+        });
+        let before = count("suspended");
+        let mut operation = suspend();
+        if !twice {
+            until("two transactions", || count("suspended") == 10_000);
+        }
+        until("it to wait for the lock", || {
+            let waits = format!(
+                "select from pg_locks w join pg_stat_activity a using (pid) where not w.granted and a.query like '%{schema}%'"
+            );
+            !runtime.block_on(lock.query(&waits, &[])).unwrap().is_empty()
+        });
+        interrupt(operation.id());
+        if twice {
+            // Signals of which the first is not handled yet are one.
+            until("it to end", || {
+                interrupt(operation.id());
+                operation.try_wait().unwrap().is_some()
+            });
+            assert_eq!(count("suspended"), before, "it was given up in the middle");
+        }
+        drop(lock);
+        runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+        let ended = operation.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130));
+        let goes_on = String::from_utf8_lossy(&ended.stderr).contains("the same command goes on with the rest");
+        assert_eq!(goes_on, !twice, "{ended:?}");
+        if twice {
+            sandbox.run(&["jobs", "suspend", "--all"]).success();
+        }
+        assert_eq!(count("suspended"), done);
+    }
+}

@@ -36,7 +36,7 @@ pub(super) async fn operate(
     left.reverse();
     let alone = left.iter().all(Chunk::is_single);
     let mut refused = None;
-    while let Some(part) = left.pop() {
+    while let Some(part) = left.pop().filter(|_| !operator.is_stopped()) {
         let batch = EngineTransaction::begin_planned(shared, "steer jobs").await?;
         match operate_on_chunk(shared, &batch, &part, action).await {
             Ok(some) => all.add(&some),
@@ -56,6 +56,7 @@ pub(super) async fn operate(
         }
         audit.write(&batch, shared, &all).await?;
         batch.commit().await?;
+        operator.note(&all);
     }
     if all.total() == 0
         && let Some(error) = refused

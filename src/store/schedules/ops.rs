@@ -250,7 +250,7 @@ pub async fn backfill(
     jobs: &dyn Schedules,
     name: &str,
     (from, to): (Timestamp, Timestamp),
-    OperatorOptions { dry_run, by }: OperatorOptions<'_>,
+    OperatorOptions { dry_run, by, .. }: OperatorOptions<'_>,
 ) -> Result<Backfilled> {
     let (now, schedule) = existing(jobs, name).await?;
     let spec = &schedule.spec;

@@ -44,6 +44,9 @@ impl Shared {
         }
         let (mut all, mut entry) = (AffectedJobs::default(), None);
         for part in self.fragments(filter, action).await? {
+            if operator.is_stopped() {
+                break;
+            }
             let (action, by, keep) = (action.clone(), operator.by.map(str::to_owned), self.history.keep);
             let (what, mut so_far) = (what(filter, &action), all.clone());
             (all, entry) = self
@@ -59,6 +62,7 @@ impl Shared {
                     Ok((so_far, entry))
                 })
                 .await?;
+            operator.note(&all);
         }
         Ok(all)
     }

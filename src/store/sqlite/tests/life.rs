@@ -123,7 +123,7 @@ async fn what_was_settled_can_be_operated_on() {
 
     let all = JobFilter::default();
     let retry = Action::Retry { limit: None, spread: Duration::ZERO };
-    let dry_run = OperatorOptions { dry_run: true, by: None };
+    let dry_run = OperatorOptions::DRY_RUN;
     let dry = store.operate(&all, &retry, dry_run).await.unwrap();
     assert_eq!(dry.0, [(JobState::Timer, 2), (JobState::Dead, 2)].into());
     assert_eq!(operate(&store, &all, retry).await.unwrap(), dry);
