@@ -48,6 +48,21 @@ pub struct Admin {
 /// Who stands in the audit log when nobody is named.
 const UNNAMED: &str = "(unnamed)";
 
+/// Wakes executors when it is dropped.
+struct Wakes<'a> {
+    wakeup: &'a WakeUp,
+    hint: Hint,
+    is_due: bool,
+}
+
+impl Drop for Wakes<'_> {
+    fn drop(&mut self) {
+        if self.is_due {
+            self.wakeup.notify([self.hint.clone()]);
+        }
+    }
+}
+
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admin")
@@ -207,12 +222,9 @@ impl Admin {
         watch: &OperationWatch,
     ) -> Result<AffectedJobs> {
         let operator = OperatorOptions { dry_run: self.dry_run, by: Some(&*self.by), watch: Some(watch) };
-        let affected = self.jobs.operate(filter, action, operator).await;
-        if !self.dry_run {
-            // Also after an error: some of it may be done.
-            self.wakeup.notify([action.hint()]);
-        }
-        affected
+        // Also after an error, and if this call is given up: some of it may be done.
+        let _wakes = Wakes { wakeup: &self.wakeup, hint: action.hint(), is_due: !self.dry_run };
+        self.jobs.operate(filter, action, operator).await
     }
 
     /// Makes dead letters and timers wait again; a dead letter starts with no attempts spent.

@@ -24,6 +24,8 @@ use crate::later::Later;
 const QUEUES: usize = 200;
 /// The queue of what has no rows of its own.
 const OTHER: &str = "(other)";
+/// How soon it is asked again after it did not answer.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// How long the database may take for an answer: less than a scraper waits.
 const DEADLINE: Duration = Duration::from_secs(8);
 
@@ -50,7 +52,7 @@ impl Exporter {
     async fn snapshot(&self) -> Arc<Snapshot> {
         let mut last = self.last.clone().lock_owned().await;
         if let Some((at, snapshot)) = &*last
-            && at.elapsed() < self.every
+            && at.elapsed() < if snapshot.0.is_some() { self.every } else { self.every.min(AFTER_FAILURE) }
         {
             return snapshot.clone();
         }

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::later::Later;
 
 /// What a probe is answered before there is an executor.
-const WAITS: &str = "[-]executor failed: it has not reached its database yet\nfailed\n";
+const WAITS: &str = "it has not reached its database yet";
 
 pub(crate) async fn live(State(telemetry): State<Later<Telemetry>>, query: RawQuery, headers: HeaderMap) -> Response {
     match telemetry.get().map(Telemetry::health) {
@@ -24,7 +24,7 @@ pub(crate) async fn live(State(telemetry): State<Later<Telemetry>>, query: RawQu
 pub(crate) async fn ready(State(telemetry): State<Later<Telemetry>>, query: RawQuery, headers: HeaderMap) -> Response {
     match telemetry.get().map(Telemetry::health) {
         Some(health) => answer(health.is_ready(), &health, &query, &headers),
-        None => (StatusCode::SERVICE_UNAVAILABLE, WAITS).into_response(),
+        None => waits(&headers),
     }
 }
 
@@ -35,15 +35,28 @@ pub(crate) async fn started(
 ) -> Response {
     match telemetry.get().map(Telemetry::health) {
         Some(health) => answer(health.is_started, &health, &query, &headers),
-        None => (StatusCode::SERVICE_UNAVAILABLE, WAITS).into_response(),
+        None => waits(&headers),
     }
+}
+
+fn waits(headers: &HeaderMap) -> Response {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    if wants_json(headers) {
+        let check = json!({"name": "executor", "state": "failed", "text": WAITS});
+        return (status, Json(json!({"passes": false, "checks": [check]}))).into_response();
+    }
+    (status, format!("[-]executor failed: {WAITS}\nfailed\n")).into_response()
+}
+
+fn wants_json(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("application/json"))
 }
 
 /// Answers a probe. Its checks are those of Kubernetes in form: a sign, a name, a result.
 fn answer(passes: bool, health: &Health, RawQuery(query): &RawQuery, headers: &HeaderMap) -> Response {
     let status = if passes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if accept.contains("application/json") {
+    if wants_json(headers) {
         let checks: Vec<_> = health
             .checks
             .iter()

@@ -15,6 +15,9 @@ use crate::executor::node::alone;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::queue::{Dispatch, DispatchPhase, Queue};
 
+/// How much longer than it should what is bounded may take: on a busy machine tasks come late.
+const LENIENCE: Duration = Duration::from_secs(5);
+
 /// Numbers and health of an executor, for metrics and probes. Obtained from
 /// [`CommandExecutor::telemetry`](crate::CommandExecutor::telemetry); cheap to clone. It asks neither the database nor the broker, so a probe
 /// costs them nothing and answers while they do not.
@@ -72,7 +75,8 @@ impl Telemetry {
         let state = self.settings.vitals.read();
         let now = Instant::now();
         let mut checks = vec![self.executor(&state), lease(&state, now)];
-        let bounds = Bounds { claim: self.settings.call_timeout * 2, pause: self.settings.poll_interval * 2 };
+        let call = self.settings.call_timeout;
+        let bounds = Bounds { claim: call * 3 + LENIENCE, pause: self.settings.poll_interval * 2 + call + LENIENCE };
         checks.extend(state.queues.iter().map(|queue| dispatch(queue, bounds, now)));
         checks.extend(self.kinds());
         checks.extend(self.settings.broker.as_ref().map(|broker| self.broker(&broker.mode(), now)));
@@ -152,7 +156,7 @@ fn dispatch(queue: &Queue, bounds: Bounds, now: Instant) -> HealthCheck {
     let Dispatch { phase, since, failing } = queue.dispatch();
     let ago = now.saturating_duration_since(since);
     let failed = match (phase, failing) {
-        (DispatchPhase::WaitsForSlot, _) => None,
+        (DispatchPhase::WaitsForTurn, _) => None,
         (_, Some((since, why))) => {
             let for_long = now.saturating_duration_since(since).as_secs_f64();
             Some(format!("its jobs can't be claimed for {for_long:.1} s: {why}"))
@@ -195,7 +199,7 @@ mod tests {
         for (phase, long, what) in [
             (DispatchPhase::Claims, 21, Some("a claim has not ended")),
             (DispatchPhase::Pauses, 11, Some("no jobs were looked for")),
-            (DispatchPhase::WaitsForSlot, 100_000, None),
+            (DispatchPhase::WaitsForTurn, 100_000, None),
         ] {
             queue.enter(phase);
             assert_eq!(failed(&queue, 1), None, "{phase:?}");
@@ -210,7 +214,7 @@ mod tests {
         let queue = Queue::new("q".to_owned(), 4);
         queue.claimed(Some(&Error::new(ErrorKind::Unreachable, "the server is away")));
         assert!(failed(&queue, 3).unwrap().contains("can't be claimed for 3.0 s: "), "{:?}", failed(&queue, 3));
-        queue.enter(DispatchPhase::WaitsForSlot);
+        queue.enter(DispatchPhase::WaitsForTurn);
         assert_eq!(failed(&queue, 3), None, "its slots run jobs that came in another way");
         queue.enter(DispatchPhase::Claims);
         assert!(failed(&queue, 3).is_some());

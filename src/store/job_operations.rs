@@ -269,6 +269,7 @@ impl Change {
 pub struct OperationWatch {
     done: AtomicU64,
     is_stopped: AtomicBool,
+    is_cut_short: AtomicBool,
 }
 
 impl OperationWatch {
@@ -277,7 +278,7 @@ impl OperationWatch {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Ends the operation behind its present transaction. What is changed stays so; the same operation, begun again, goes on with the rest.
+    /// Ends the operation behind its present transaction. What is changed stays so.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -285,6 +286,11 @@ impl OperationWatch {
     /// Returns whether it was [stopped](Self::stop).
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether jobs were left because it was stopped: the last transaction may have been under way.
+    pub fn is_cut_short(&self) -> bool {
+        self.is_cut_short.load(Ordering::Relaxed)
     }
 }
 
@@ -305,9 +311,10 @@ impl OperatorOptions<'_> {
     /// Makes the changes, without an entry in the audit.
     pub const UNNAMED: Self = Self { dry_run: false, by: None, watch: None };
 
-    /// Returns whether no more transactions are wanted.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.watch.is_some_and(OperationWatch::is_stopped)
+    /// Returns whether no more transactions are wanted. To be asked where there is one more.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        let stopped = self.watch.filter(|watch| watch.is_stopped());
+        stopped.inspect(|watch| watch.is_cut_short.store(true, Ordering::Relaxed)).is_some()
     }
 
     /// Notes how many jobs have been changed.

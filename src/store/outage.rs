@@ -12,8 +12,8 @@
 //!   └──────────────────────────────────────────┴────┘     "is back after …"
 //! ```
 //!
-//! A server that answers and lets nobody in, or takes no writes, hits everything in the same way: a password that was changed, a database that was
-//! dropped, a disk so full that a provider made it read-only. That is an outage too, in other words.
+//! A server that answers and lets this process not in hits everything alike, too: a password that was changed, a database that was dropped. One that
+//! takes no writes does not hit what only reads, so that is no state here: a line tells it, at most once a minute.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,8 +27,11 @@ use crate::backoff::Reconnect;
 /// Longest pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tries to reach the database by a connection of its own, and, if asked to, whether it takes writes.
-pub(crate) type Probe = Box<dyn Fn(bool) -> BoxFuture<'static, Result<(), Unusable>> + Send + Sync>;
+/// How often it is told that a database takes no writes.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// Tries to reach the database by a connection of its own.
+pub(crate) type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), Unusable>> + Send + Sync>;
 
 /// Why a database can't be used, without secrets.
 pub(crate) struct Unusable {
@@ -47,6 +50,8 @@ pub struct Outage {
     state: Mutex<State>,
     probe: Option<Probe>,
     in_flight_counts: Mutex<Vec<Weak<InFlightCount>>>,
+    /// When it was told that no writes are taken.
+    told_read_only: Mutex<Option<Instant>>,
     /// The runtime on which it tries to connect: that of the caller that reports a failure may end before the outage does.
     runtime: Option<Handle>,
 }
@@ -61,12 +66,9 @@ enum State {
         since: Instant,
         /// Why connections were lost, if any were.
         lost: Option<String>,
-        /// Whether it has refused a write.
-        writes: bool,
     },
     Down {
         since: Instant,
-        writes: bool,
     },
 }
 
@@ -74,7 +76,8 @@ impl Outage {
     /// Creates the state of a database that has not been reached yet. Nothing is logged about it until [`watch`](Self::watch).
     pub(crate) fn new(label: String, probe: Option<Probe>) -> Arc<Self> {
         let (state, runtime) = (Mutex::new(State::Unwatched), Handle::try_current().ok());
-        Arc::new(Self { label, state, probe, in_flight_counts: Mutex::default(), runtime })
+        let (in_flight_counts, told_read_only) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { label, state, probe, in_flight_counts, told_read_only, runtime })
     }
 
     /// Notes that the database was reached: from now on outages are logged.
@@ -102,7 +105,7 @@ impl Outage {
         let mut state = self.state();
         match &mut *state {
             State::Up => {
-                *state = State::Doubted { since: Instant::now(), lost: Some(why.to_owned()), writes: false };
+                *state = State::Doubted { since: Instant::now(), lost: Some(why.to_owned()) };
                 drop(state);
                 self.find_out();
             }
@@ -114,33 +117,33 @@ impl Outage {
     /// Reports that no answer came in time. `true`: other callers have met the same, and the outcome is or will be logged here. Otherwise the
     /// caller should log it, because its call alone may be affected.
     pub(crate) fn unanswered(self: &Arc<Self>) -> bool {
-        self.doubt(false)
-    }
-
-    /// Reports that a write was refused because the database takes none. Returns as [`unanswered`](Self::unanswered) does.
-    pub(crate) fn read_only(self: &Arc<Self>) -> bool {
-        self.doubt(true)
-    }
-
-    fn doubt(self: &Arc<Self>, write: bool) -> bool {
         let mut state = self.state();
-        match &mut *state {
+        match *state {
             State::Unwatched => false,
             State::Up => {
-                *state = State::Doubted { since: Instant::now(), lost: None, writes: write };
+                *state = State::Doubted { since: Instant::now(), lost: None };
                 drop(state);
                 self.find_out();
                 false
             }
-            State::Doubted { writes, .. } | State::Down { writes, .. } => {
-                *writes |= write;
-                true
-            }
+            State::Doubted { .. } | State::Down { .. } => true,
         }
     }
 
-    fn has_refused_a_write(&self) -> bool {
-        matches!(*self.state(), State::Doubted { writes: true, .. } | State::Down { writes: true, .. })
+    /// Tells that a statement of the engine was refused because the database takes no writes: once a minute for all tasks of the executors that
+    /// meet it. `false`: there is no executor, and the caller should say it.
+    pub(crate) fn takes_no_writes(&self, why: &str) -> bool {
+        let counts = self.in_flight_counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.iter().all(|count| count.strong_count() == 0) {
+            return false;
+        }
+        drop(counts);
+        let mut told = self.told_read_only.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
+            *told = Some(Instant::now());
+            tracing::warn!("the database {} takes no writes ({why}): what writes waits until it does", self.label);
+        }
+        true
     }
 
     /// Returns whether there is, or may be, an outage that explains another failure.
@@ -159,11 +162,12 @@ impl Outage {
             return;
         };
         let weak = Arc::downgrade(self);
+        let decides = Decides(weak.clone());
         runtime.spawn(async move {
+            let _decides = decides;
             let mut delays = Reconnect::new(PAUSE);
             // When nothing uses the database any more, nothing needs its state.
-            let probe = |outage: Arc<Self>| Some(outage.probe.as_ref()?(outage.has_refused_a_write()));
-            while let Some(attempt) = weak.upgrade().and_then(probe) {
+            while let Some(attempt) = weak.upgrade().and_then(|outage| outage.probe.as_ref().map(|probe| probe())) {
                 let reached = attempt.await;
                 let Some(outage) = weak.upgrade() else { return };
                 match reached {
@@ -178,8 +182,8 @@ impl Outage {
 
     fn not_reached(&self, Unusable { why, refuses }: &Unusable) {
         let mut state = self.state();
-        if let State::Doubted { since, writes, .. } = *state {
-            *state = State::Down { since, writes };
+        if let State::Doubted { since, .. } = *state {
+            *state = State::Down { since };
             drop(state);
             let what = if *refuses { "can't be used" } else { "is down" };
             tracing::warn!("the database {} {what} ({why}): what needs it waits until it is back", self.label);
@@ -190,7 +194,7 @@ impl Outage {
         let before = std::mem::replace(&mut *self.state(), State::Up);
         let label = &self.label;
         match before {
-            State::Down { since, .. } => {
+            State::Down { since } => {
                 let (after, kept) = (since.elapsed().as_secs_f64(), self.kept());
                 tracing::info!("the database {label} is back after {after:.1} s{kept}");
             }
@@ -209,6 +213,19 @@ impl Outage {
             0 => "; no job is claimed".to_owned(),
             1 => "; 1 claimed job kept".to_owned(),
             n => format!("; {n} claimed jobs kept"),
+        }
+    }
+}
+
+/// Ends the doubt when the task that was to decide is gone: its runtime may have ended. Otherwise nothing would be logged any more.
+struct Decides(Weak<Outage>);
+
+impl Drop for Decides {
+    fn drop(&mut self) {
+        let Some(outage) = self.0.upgrade() else { return };
+        let mut state = outage.state();
+        if matches!(*state, State::Doubted { .. } | State::Down { .. }) {
+            *state = State::Up;
         }
     }
 }

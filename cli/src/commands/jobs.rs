@@ -7,6 +7,8 @@ use jobwright::store::{
     Action, AffectedJobs, Change, DeadLetterGroups, DueChange, JobFilter, JobSummary, OperationWatch, Page,
 };
 use serde_json::json as value;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use super::slow_notice::with_slow_notice;
 use super::{connect_database, history, progress, show};
@@ -17,6 +19,8 @@ use crate::output::{Format, json, line, or_dash, print, say, table, time};
 
 /// How often the line of a long operation changes.
 const SHOWN: Duration = Duration::from_millis(100);
+/// A short one has none.
+const SHOWN_FROM: Duration = Duration::from_millis(800);
 
 pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(), Failure> {
     match command {
@@ -166,10 +170,8 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
         Format::Table => line(sentence(&affected, done, args.dry_run))?,
     }
     if !is_whole {
-        return Err(Failure::Interrupted(
-            "interrupted between two transactions: what was changed stays so, and the same command goes on with the rest"
-                .to_owned(),
-        ));
+        let goes_on = goes_on(&action, asked > 0);
+        return Err(Failure::Interrupted(format!("interrupted: what was changed stays so{goes_on}")));
     }
     let asked = match action {
         Action::Retry { limit: Some(limit), .. } => asked.min(limit),
@@ -192,33 +194,50 @@ async fn watched(
     action: &Action,
     (done, dry_run): (&str, bool),
 ) -> Result<(AffectedJobs, bool), Failure> {
-    let (watch, bar) = (OperationWatch::default(), progress::counter(&format!("jobs {done}"), false));
+    let (watch, bar) = (OperationWatch::default(), progress::counter(&format!("jobs {done}"), dry_run));
+    // One for all of them: one that comes between two waits must not be missed.
+    let mut interrupts =
+        signal(SignalKind::interrupt()).map_err(|error| Failure::Failed(format!("can't wait for Ctrl-C: {error}")))?;
     let operating = admin.operate_watched(filter, action, &watch);
     tokio::pin!(operating);
-    let mut every = tokio::time::interval(SHOWN);
+    let mut every = tokio::time::interval_at(Instant::now() + SHOWN_FROM, SHOWN);
     let affected = loop {
         tokio::select! {
+            biased;
             affected = &mut operating => break affected,
-            _ = every.tick() => {
-                bar.set_position(watch.done());
-                bar.tick();
-            }
-            _ = tokio::signal::ctrl_c() => {
+            _ = interrupts.recv() => {
                 if dry_run {
                     return Err(Failure::Interrupted("interrupted: nothing was changed".to_owned()));
                 }
                 if watch.is_stopped() {
+                    bar.finish_and_clear();
                     return Err(Failure::Interrupted(format!(
                         "interrupted: {} jobs {done}, and the present transaction may be committed or not",
                         watch.done()
                     )));
                 }
                 watch.stop();
+                bar.suspend(|| say("this ends behind the present transaction; Ctrl-C again ends it at once"));
+            }
+            _ = every.tick() => {
+                bar.set_position(watch.done());
+                bar.tick();
             }
         }
     };
     bar.finish_and_clear();
-    Ok((affected?, !watch.is_stopped()))
+    Ok((affected?, !watch.is_cut_short()))
+}
+
+/// Says how to go on after an interruption. What an action has changed is not chosen by its filter again, unless the filter is of ids, or the action has a
+/// number or a time of its own.
+fn goes_on(action: &Action, by_ids: bool) -> &'static str {
+    let chooses_the_rest = match action {
+        Action::Retry { limit, spread } => limit.is_none() && spread.is_zero(),
+        Action::Cancel | Action::Delete | Action::Suspend | Action::Resume | Action::RunNow => true,
+        _ => false,
+    };
+    if chooses_the_rest && !by_ids { "; the same command goes on with the rest" } else { "" }
 }
 
 fn sentence(affected: &AffectedJobs, done: &str, dry_run: bool) -> String {

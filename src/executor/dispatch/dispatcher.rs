@@ -75,6 +75,7 @@ impl Dispatcher {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         // Not for long: if the rules are still unknown then, limited jobs wait until they are known.
         let _ = tokio::time::timeout(RULES_KNOWN, self.node.limits.known()).await;
+        self.queue.enter(DispatchPhase::Pauses);
         loop {
             if !alone::is_open() {
                 start_all(&self.node, &mut self.ready);
@@ -106,6 +107,8 @@ impl Dispatcher {
                 tokio::time::sleep(delays.next_delay()).await;
             } else {
                 delays.reset();
+                // Also of a pass that had nothing to ask, as while the slots of its kinds are taken.
+                self.queue.claimed(None);
                 self.queue.looked(heard, more);
                 if !more {
                     self.queue.enter(DispatchPhase::Pauses);
@@ -154,7 +157,6 @@ impl Dispatcher {
             }
         }
         let Some(mut slots) = self.take_slots().await else { return Ok(false) };
-        self.queue.enter(DispatchPhase::Claims);
         let set = &mut self.sets[index];
         if self.node.breakers.revision() != self.revision.1 {
             // The jobs that held the slots may have said that this node can't run their kind.
@@ -170,6 +172,7 @@ impl Dispatcher {
             drop(slots.split(slots.num_permits() - free.num_permits()));
             kind_slots = Some(free);
         }
+        self.queue.enter(DispatchPhase::WaitsForTurn);
         let turn = CountingTurn::begin(&counted).await;
         let Some(claim) = self.node.in_flight.begin_claim_beside().await else {
             // A job is to run alone, after those that were claimed.
@@ -203,6 +206,7 @@ impl Dispatcher {
                 start_all(&self.node, ready);
             }
         };
+        self.queue.enter(DispatchPhase::Claims);
         let sent = Instant::now();
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
@@ -245,7 +249,7 @@ impl Dispatcher {
             return Some(slots);
         }
         start_all(&self.node, &mut self.ready);
-        self.queue.enter(DispatchPhase::WaitsForSlot);
+        self.queue.enter(DispatchPhase::WaitsForTurn);
         self.queue.take(BATCH).await
     }
 

@@ -36,8 +36,8 @@ pub(crate) enum DispatchPhase {
     Pauses,
     /// It claims.
     Claims,
-    /// All slots are taken.
-    WaitsForSlot,
+    /// All slots are taken, or others that count the same limits claim.
+    WaitsForTurn,
 }
 
 /// What a dispatcher does, for whoever watches.

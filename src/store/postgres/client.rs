@@ -146,7 +146,7 @@ impl Shared {
             Ok(Err(error)) => {
                 self.heed(lease.client()?, &error);
                 lease.finish();
-                Err(context.explain(error))
+                Err(context.explain_engine(error))
             }
             Err(_) => Err(context.timeout(self.call_timeout)),
         }

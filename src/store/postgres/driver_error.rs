@@ -74,6 +74,13 @@ fn tls_failure(error: &PgError) -> Option<&rustls::Error> {
     None
 }
 
+/// Returns whether the server lives and refuses, rather than being away.
+pub(super) fn is_refusal(error: &PgError) -> bool {
+    // Poolers tell a wrong password so.
+    let by_pooler = error.code() == Some(&SqlState::PROTOCOL_VIOLATION);
+    by_pooler || !matches!(classify(error).0, ErrorKind::Unreachable | ErrorKind::Busy)
+}
+
 pub(super) fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
     error.as_db_error().map_or_else(|| classify_silence(error), classify_answer)
 }

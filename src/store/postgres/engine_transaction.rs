@@ -60,7 +60,7 @@ impl EngineTransaction {
     }
 
     pub(super) async fn query(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>> {
-        self.answer(statement, params).await?.map_err(|error| self.context().explain(error))
+        self.answer(statement, params).await?.map_err(|error| self.context().explain_engine(error))
     }
 
     /// Returns the server's answer. A statement that no longer fits the schema is prepared again next time.
@@ -104,7 +104,7 @@ impl EngineTransaction {
             .map_err(|_| context.timeout(self.shared.call_timeout))?;
         answer.map_err(|error| {
             self.shared.heed(conn, &error);
-            context.explain(error)
+            context.explain_engine(error)
         })
     }
 }
@@ -120,7 +120,7 @@ impl Shared {
         let batch = EngineTransaction::begin(self, what).await?;
         let answer = batch.answer(statement, params).await?;
         batch.roll_back().await?;
-        answer.map(drop).map_err(|error| ErrorContext { what, label: &self.label }.explain(error))
+        answer.map(drop).map_err(|error| ErrorContext { what, label: &self.label }.explain_engine(error))
     }
 
     /// Like [`engine`](Self::engine), for statements with a filter. Most filter fields are unset, and only a plan for the actual values can
@@ -138,7 +138,7 @@ impl Shared {
             batch = EngineTransaction::begin_planned(self, what).await?;
             answer = batch.answer(statement, params).await?;
         }
-        let rows = answer.map_err(|error| ErrorContext { what, label: &self.label }.explain(error))?;
+        let rows = answer.map_err(|error| ErrorContext { what, label: &self.label }.explain_engine(error))?;
         batch.commit().await?;
         Ok(rows)
     }

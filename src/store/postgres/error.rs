@@ -6,7 +6,7 @@ use deadpool::managed::TimeoutType;
 use tokio_postgres::Error as PgError;
 
 use super::connect::{Failure, Failures};
-use super::driver_error::{classify, lock_held, refuses_all};
+use super::driver_error::{classify, is_refusal, lock_held, refuses_all, why};
 use super::options::Wanted;
 use super::pool::PoolError;
 use super::server::ServerLabel;
@@ -86,14 +86,22 @@ impl ErrorContext<'_> {
         error.already_logged()
     }
 
-    /// The same, if no server lets this process in: whatever needs a connection meets the same. One that has no connection left may have one
-    /// for others.
+    /// The same, if no server lets this process in: whatever needs a connection meets the same. The first error is logged by its caller, with what to do.
+    /// A server that has no connection left may have one for others.
     fn unusable(self, error: Error, why: &str) -> Error {
-        if error.kind() == ErrorKind::Busy {
-            return error;
+        match error.kind() {
+            ErrorKind::Unreachable => self.unreached(error, why),
+            ErrorKind::Busy => error,
+            _ if self.label.outage.unanswered() => error.already_logged(),
+            _ => error,
         }
-        self.label.outage.lost(why);
-        error.already_logged()
+    }
+
+    /// Explains an error of a statement of the engine. That the server takes no writes is told once for all that meet it.
+    pub(super) fn explain_engine(self, error: PgError) -> Error {
+        let (why, error) = (why(&error), self.explain(error));
+        let is_told = error.kind() == ErrorKind::ReadOnly && self.label.outage.takes_no_writes(&why);
+        if is_told { error.already_logged() } else { error }
     }
 
     pub(super) fn explain(self, error: PgError) -> Error {
@@ -104,9 +112,6 @@ impl ErrorContext<'_> {
         let mut told = self.unreached(self.error(kind, &why, hint), &why).with_source(error);
         if undecided {
             told = told.undecided();
-        }
-        if kind == ErrorKind::ReadOnly && self.label.outage.read_only() {
-            told = told.already_logged();
         }
         if refused {
             told = told.keeping_nothing();
@@ -149,13 +154,20 @@ impl Diagnosis {
 }
 
 impl Failures {
-    /// Returns whether a server is up and lets this process not in, or not to what it wants.
-    pub(super) fn refuse(&self) -> bool {
+    /// Returns whether a server is up and does not let this process in, or not to what it wants.
+    pub(super) fn are_refusals(&self) -> bool {
         self.0.iter().any(|(_, failure)| match failure {
-            Failure::Driver(error) => matches!(classify(error).0, ErrorKind::Config | ErrorKind::ReadOnly),
+            Failure::Driver(error) => is_refusal(error),
             Failure::Role(_) => true,
             Failure::Silent(_) | Failure::Unknown(_) => false,
         })
+    }
+
+    /// Returns whether a server is up and has no connection left.
+    pub(super) fn are_busy(&self) -> bool {
+        let is_busy =
+            |failure: &Failure| matches!(failure, Failure::Driver(error) if classify(error).0 == ErrorKind::Busy);
+        self.0.iter().any(|(_, failure)| is_busy(failure))
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn operate(
     left.reverse();
     let alone = left.iter().all(Chunk::is_single);
     let mut refused = None;
-    while let Some(part) = left.pop().filter(|_| !operator.is_stopped()) {
+    while let Some(part) = left.pop().filter(|_| !operator.is_cut_short()) {
         let batch = EngineTransaction::begin_planned(shared, "steer jobs").await?;
         match operate_on_chunk(shared, &batch, &part, action).await {
             Ok(some) => all.add(&some),

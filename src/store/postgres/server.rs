@@ -5,10 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::time::timeout;
-use tokio_postgres::SimpleQueryMessage;
 
 use super::connect::Target;
-use super::driver_error::why;
+use super::driver_error::{is_refusal, why};
 use crate::config::DatabaseConfig;
 use crate::store::outage::{Outage, Probe, Unusable};
 
@@ -24,23 +23,23 @@ impl ServerLabel {
     pub(super) fn new(config: &DatabaseConfig, target: &Target) -> Self {
         let text = config.url.redacted();
         let (asked, patience) = (target.clone(), config.call_timeout);
-        let probe: Probe = Box::new(move |writes| {
+        let probe: Probe = Box::new(move || {
             let target = asked.clone();
             Box::pin(async move {
-                let conn = target
-                    .connect(None, None)
-                    .await
-                    .map_err(|failures| Unusable { why: failures.to_string(), refuses: failures.refuse() })?;
+                let conn = match target.connect(None, None).await {
+                    Ok(conn) => conn,
+                    // It lives, and those that have connections work.
+                    Err(failures) if failures.are_busy() => return Ok(()),
+                    Err(failures) => {
+                        return Err(Unusable { why: failures.to_string(), refuses: failures.are_refusals() });
+                    }
+                };
                 // A pooler accepts any client; only a statement reaches the server.
-                let answer = timeout(patience, conn.simple_query("show transaction_read_only")).await;
-                let down = |why: String| Unusable { why, refuses: false };
-                let answer = answer.map_err(|_| down(format!("no answer within {patience:?}")))?;
-                let answer = answer.map_err(|error| down(why(&error)))?;
-                let is_on = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("on"));
-                if writes && answer.iter().any(is_on) {
-                    return Err(Unusable { why: "it takes no writes".to_owned(), refuses: true });
+                match timeout(patience, conn.simple_query("select 1")).await {
+                    Ok(Ok(_)) => Ok(()),
+                    Ok(Err(error)) => Err(Unusable { why: why(&error), refuses: is_refusal(&error) }),
+                    Err(_) => Err(Unusable { why: format!("no answer within {patience:?}"), refuses: false }),
                 }
-                Ok(())
             })
         });
         let outage = Outage::new(text.clone(), Some(probe));

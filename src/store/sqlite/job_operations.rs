@@ -44,7 +44,7 @@ impl Shared {
         }
         let (mut all, mut entry) = (AffectedJobs::default(), None);
         for part in self.fragments(filter, action).await? {
-            if operator.is_stopped() {
+            if operator.is_cut_short() {
                 break;
             }
             let (action, by, keep) = (action.clone(), operator.by.map(str::to_owned), self.history.keep);
