@@ -48,21 +48,6 @@ pub struct Admin {
 /// Who stands in the audit log when nobody is named.
 const UNNAMED: &str = "(unnamed)";
 
-/// Wakes executors when it is dropped.
-struct Wakes<'a> {
-    wakeup: &'a WakeUp,
-    hint: Hint,
-    is_due: bool,
-}
-
-impl Drop for Wakes<'_> {
-    fn drop(&mut self) {
-        if self.is_due {
-            self.wakeup.notify([self.hint.clone()]);
-        }
-    }
-}
-
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admin")
@@ -223,7 +208,7 @@ impl Admin {
     ) -> Result<AffectedJobs> {
         let operator = OperatorOptions { dry_run: self.dry_run, by: Some(&*self.by), watch: Some(watch) };
         // Also after an error, and if this call is given up: some of it may be done.
-        let _wakes = Wakes { wakeup: &self.wakeup, hint: action.hint(), is_due: !self.dry_run };
+        let _notify = (!self.dry_run).then(|| self.wakeup.notify_on_drop(action.hint()));
         self.jobs.operate(filter, action, operator).await
     }
 

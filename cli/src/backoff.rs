@@ -1,25 +1,24 @@
-//! Delays between attempts to connect.
+//! Attempts to connect, with growing delays.
 
 use std::time::Duration;
 
-/// The first one. Each is twice as long as the one before, up to the longest.
+use crate::failure::Failure;
+
+/// The first delay. Each is twice as long as the one before, up to the longest.
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The delays of one series of attempts.
-pub(crate) struct Delays(Duration);
-
-impl Default for Delays {
-    fn default() -> Self {
-        Self(FIRST)
-    }
-}
-
-impl Delays {
-    /// Logs why an attempt failed, and waits for the next.
-    pub(crate) async fn wait(&mut self, error: &jobwright::Error) {
-        tracing::warn!("not connected yet, trying again in {:?}: {error}", self.0);
-        tokio::time::sleep(self.0).await;
-        self.0 = (self.0 * 2).min(LONGEST);
+/// Tries until it succeeds or fails for a reason that does not go away.
+pub(crate) async fn retried<T>(mut attempt: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    let mut delay = FIRST;
+    loop {
+        match attempt().await {
+            Err(Failure::Library(error)) if error.is_retryable() => {
+                tracing::warn!("not connected yet, trying again in {delay:?}: {error}");
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(LONGEST);
+            }
+            ended => return ended,
+        }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     Library(jobwright::Error),
     /// The command line or the configuration can't be used.
     Usage(String),
-    /// What the command asks does not answer.
+    /// The command's peer does not answer.
     Unreachable(String),
     /// The command ran and failed.
     Failed(String),

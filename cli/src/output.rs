@@ -37,7 +37,7 @@ pub(crate) fn line(text: impl AsRef<str>) -> Result<(), Failure> {
     print(format!("{}\n", text.as_ref()))
 }
 
-/// Whether what is written there has colors: on a terminal that knows them, unless the user has said no (<https://no-color.org>).
+/// Whether output there has colors: on a terminal that knows them, unless the user has said no (<https://no-color.org>).
 pub(crate) fn has_colors(to: &impl io::IsTerminal) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     to.is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

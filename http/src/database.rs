@@ -1,4 +1,4 @@
-//! The metrics of what is stored.
+//! The metrics of the database.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::later::Later;
 /// The most queues that have rows of their own. The jobs of the others count as those of [`OTHER`]: a queue for each customer must not become a time
 /// series for each customer.
 const QUEUES: usize = 200;
-/// The queue of what has no rows of its own.
+/// The queue of the rows that stand for all others.
 const OTHER: &str = "(other)";
 /// How soon it is asked again after it did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ const DEADLINE: Duration = Duration::from_secs(8);
 
 type Last = Option<(Instant, Arc<Snapshot>)>;
 
-/// Reads what is stored.
+/// Reads the database for scrapers.
 #[derive(Clone)]
 pub(crate) struct Exporter {
     admin: Later<Admin>,
@@ -72,24 +72,24 @@ async fn read(admin: &Admin) -> Option<Stored> {
     let counts = async { tokio::try_join!(admin.status(), admin.rules()) };
     // It asks for much more, and the others do not depend on it.
     let (counts, held) = tokio::join!(timeout(DEADLINE, counts), timeout(DEADLINE, admin.why_waiting(None, None)));
-    let (StatusReport { queues, nodes, .. }, rules) = told("what is stored", counts)?;
-    let held = told("what holds jobs up", held).unwrap_or_default();
+    let (StatusReport { queues, nodes, .. }, rules) = told("the queues and nodes", counts)?;
+    let held = told("the reasons that hold jobs up", held).unwrap_or_default();
     let named = named(&queues);
     let (queues, held) = (joined(&queues, named.as_ref()), by_reason(held, named.as_ref()));
     Some(Stored { at, queues, nodes, rules, held, named })
 }
 
-/// Logs what could not be read.
+/// Logs a failed reading.
 fn told<T>(what: &str, answer: Result<jobwright::Result<T>, Elapsed>) -> Option<T> {
     match answer {
         Ok(Ok(answer)) => return Some(answer),
-        Ok(Err(error)) => tracing::warn!(%error, "{what} could not be read; its metrics are absent"),
-        Err(_) => tracing::warn!("{what} could not be read within {DEADLINE:?}; its metrics are absent"),
+        Ok(Err(error)) => tracing::warn!(%error, "{what} could not be read; their metrics are absent"),
+        Err(_) => tracing::warn!("{what} could not be read within {DEADLINE:?}; their metrics are absent"),
     }
     None
 }
 
-/// What is stored; `None` = the database did not say.
+/// The state of the database; `None` = it did not answer.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot(Option<Stored>);
 
@@ -191,7 +191,7 @@ impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer(encoder);
         let up = f64::from(u8::from(self.0.is_some()));
-        to.gauge("jobwright_database_up", "1 if what is stored could be read", [(Labels::new(), up)])?;
+        to.gauge("jobwright_database_up", "1 if the database could be read", [(Labels::new(), up)])?;
         let Some(stored) = &self.0 else { return Ok(()) };
         let at = stored.at.as_secs_f64();
         to.gauge("jobwright_snapshot_timestamp_seconds", "When this was read", [(Labels::new(), at)])?;

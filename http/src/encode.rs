@@ -53,6 +53,11 @@ impl Writer<'_> {
         })
     }
 
+    /// Writes counters without labels: name, help and value of each.
+    pub(crate) fn counters<const N: usize>(&mut self, all: [(&str, &str, u64); N]) -> fmt::Result {
+        all.into_iter().try_for_each(|(name, help, value)| self.counter(name, help, [(Labels::new(), value)]))
+    }
+
     #[expect(clippy::redundant_closure_for_method_calls, reason = "the method itself has one lifetime only")]
     pub(crate) fn gauge<'a>(
         &mut self,

@@ -5,8 +5,8 @@ use std::fmt;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use jobwright::BrokerMode;
 use jobwright::executor::{ExecutorMetrics, Health, HealthState, Histogram, JobMetrics, Telemetry};
+use jobwright::{BrokerMode, BrokerStats, ExecutorStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -43,7 +43,7 @@ impl Collector for Snapshot {
             (vec![("check", check.name.as_str())], f64::from(u8::from(check.state == HealthState::Failed)))
         });
         to.gauge("jobwright_check_failed", "1 for each check of /readyz that fails", failed)?;
-        of.broker.as_ref().map_or(Ok(()), |_| self.broker(&mut to))
+        of.broker.as_ref().map_or(Ok(()), |(mode, broker)| of_broker(mode, broker, &of.stats, &mut to))
     }
 }
 
@@ -71,7 +71,6 @@ impl Snapshot {
 
     fn engine(&self, to: &mut Writer<'_>) -> fmt::Result {
         let ExecutorMetrics { stats, slots, claims, claimed, records, lease_seconds_left, .. } = &self.0;
-        let one = |value: u64| [(Labels::new(), value)];
         to.gauge("jobwright_in_flight", "Jobs in flight", [(Labels::new(), stats.in_flight as f64)])?;
         let slots = slots.iter().map(|(queue, slots)| (vec![("queue", queue.as_str())], *slots as f64));
         to.gauge("jobwright_slots", "Jobs that may run at the same time", slots)?;
@@ -82,46 +81,48 @@ impl Snapshot {
             "How long statements took that record outcomes",
             [(Labels::new(), records)],
         )?;
-        to.counter("jobwright_claimed", "Jobs claimed", one(stats.claimed))?;
-        to.counter("jobwright_handed_over", "Jobs that came from a commit in this process", one(stats.handed_over))?;
-        to.counter("jobwright_done", "Jobs done and removed", one(stats.done))?;
-        to.counter("jobwright_conflicts", "Handlers run again after losing a conflict", one(stats.conflicts))?;
-        to.counter("jobwright_dead_lettered", "Jobs that became dead letters here", one(stats.dead))?;
-        to.counter("jobwright_released", "Jobs given back unfinished", one(stats.released))?;
-        to.counter("jobwright_fenced", "Outcomes refused because the claim was no longer current", one(stats.refused))?;
-        to.counter("jobwright_cancelled", "Handlers stopped because their job was cancelled", one(stats.cancelled))?;
-        to.counter("jobwright_leases_lost", "How often the node lost its lease", one(stats.leases_lost))?;
+        to.counters([
+            ("jobwright_claimed", "Jobs claimed", stats.claimed),
+            ("jobwright_handed_over", "Jobs that came from a commit in this process", stats.handed_over),
+            ("jobwright_done", "Jobs done and removed", stats.done),
+            ("jobwright_conflicts", "Handlers run again after losing a conflict", stats.conflicts),
+            ("jobwright_dead_lettered", "Jobs that became dead letters here", stats.dead),
+            ("jobwright_released", "Jobs given back unfinished", stats.released),
+            ("jobwright_fenced", "Outcomes refused because the claim was no longer current", stats.refused),
+            ("jobwright_cancelled", "Handlers stopped because their job was cancelled", stats.cancelled),
+            ("jobwright_leases_lost", "How often the node lost its lease", stats.leases_lost),
+        ])?;
         let left = lease_seconds_left.iter().map(|left| (Labels::new(), *left));
         to.gauge("jobwright_lease_remaining_seconds", "Time until the node stops unless its lease is renewed", left)
     }
+}
 
-    fn broker(&self, to: &mut Writer<'_>) -> fmt::Result {
-        let (Some((mode, broker)), stats) = (&self.0.broker, &self.0.stats) else { return Ok(()) };
-        let one = |value: u64| [(Labels::new(), value)];
-        let now = match mode {
-            BrokerMode::Up(_) => "up",
-            BrokerMode::Blocked(_) => "blocked",
-            _ => "down",
-        };
-        let modes = ["up", "blocked", "down"].map(|mode| (vec![("mode", mode)], f64::from(u8::from(mode == now))));
-        to.gauge("jobwright_broker_mode", "1 for the present mode of the broker", modes)?;
-        to.counter("jobwright_changeovers", "Changes between the broker and the table", one(broker.changes))?;
-        let published = [
-            ("ack", broker.confirmed),
-            ("nack", broker.nacked),
-            ("returned", broker.returned),
-            ("unknown", broker.unknown),
-        ];
-        let published = published.map(|(result, count)| (vec![("result", result)], count));
-        to.counter("jobwright_publish", "Messages published, by the broker's answer", published)?;
-        to.counter("jobwright_received", "Messages received", one(broker.received))?;
-        to.counter("jobwright_redelivered", "Messages received again", one(broker.redelivered))?;
-        to.counter("jobwright_delivered", "Claimed jobs that came through the broker", one(stats.delivered))?;
-        to.counter("jobwright_submitted", "Jobs taken in from external producers", one(stats.submitted))?;
-        to.counter("jobwright_messages_refused", "Messages rejected with a reason", one(stats.messages_refused))?;
-        to.counter("jobwright_handed_out", "Jobs handed to external workers", one(stats.handed_out))?;
-        to.counter("jobwright_reported", "Ends that external workers reported in time", one(stats.reported))?;
-        to.counter("jobwright_reports_refused", "Reports that came too late, or twice", one(stats.reports_refused))?;
-        to.counter("jobwright_relayed", "Events and replies confirmed by the broker", one(stats.relayed))
-    }
+fn of_broker(mode: &BrokerMode, broker: &BrokerStats, stats: &ExecutorStats, to: &mut Writer<'_>) -> fmt::Result {
+    let now = match mode {
+        BrokerMode::Up(_) => "up",
+        BrokerMode::Blocked(_) => "blocked",
+        _ => "down",
+    };
+    let modes = ["up", "blocked", "down"].map(|mode| (vec![("mode", mode)], f64::from(u8::from(mode == now))));
+    to.gauge("jobwright_broker_mode", "1 for the present mode of the broker", modes)?;
+    let published = [
+        ("ack", broker.confirmed),
+        ("nack", broker.nacked),
+        ("returned", broker.returned),
+        ("unknown", broker.unknown),
+    ];
+    let published = published.map(|(result, count)| (vec![("result", result)], count));
+    to.counter("jobwright_publish", "Messages published, by the broker's answer", published)?;
+    to.counters([
+        ("jobwright_changeovers", "Changes between the broker and the table", broker.changes),
+        ("jobwright_received", "Messages received", broker.received),
+        ("jobwright_redelivered", "Messages received again", broker.redelivered),
+        ("jobwright_delivered", "Claimed jobs that came through the broker", stats.delivered),
+        ("jobwright_submitted", "Jobs taken in from external producers", stats.submitted),
+        ("jobwright_messages_refused", "Messages rejected with a reason", stats.messages_refused),
+        ("jobwright_handed_out", "Jobs handed to external workers", stats.handed_out),
+        ("jobwright_reported", "Ends that external workers reported in time", stats.reported),
+        ("jobwright_reports_refused", "Reports that came too late, or twice", stats.reports_refused),
+        ("jobwright_relayed", "Events and replies confirmed by the broker", stats.relayed),
+    ])
 }

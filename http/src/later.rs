@@ -1,4 +1,4 @@
-//! What a program has only once it has reached its database.
+//! A value that a program has only once it has reached its database.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -12,8 +12,8 @@
 //! Probes say why they fail, one check to a line; with `?verbose` they always do. A client that accepts `application/json` gets that.
 //! None of these asks the database or the broker.
 //!
-//! [`exporter()`] returns `/metrics` for what is stored: the depth and age of queues, dead letters, nodes, and what holds jobs up. That is the same
-//! wherever it is asked, so one process exports it and not each worker.
+//! [`exporter()`] returns `/metrics` for the database: the depth and age of queues, dead letters, nodes, and the reasons that hold jobs up. They are
+//! the same wherever they are read, so one process exports them and not each worker.
 //!
 //! ```no_run
 //! # async fn f(executor: jobwright::CommandExecutor) -> Result<(), Box<dyn std::error::Error>> {
@@ -56,7 +56,7 @@ pub fn executor(telemetry: impl Into<Later<Telemetry>>) -> Router {
         .with_state(telemetry.into())
 }
 
-/// Returns `/metrics` for what is stored, and a `/livez` that always passes. The database is asked at most once in `every`, whoever scrapes.
+/// Returns `/metrics` for the database, and a `/livez` that always passes. The database is asked at most once in `every`, however many clients scrape.
 ///
 /// While the database does not answer, or there is no [`Admin`] yet, `jobwright_database_up` is 0 and all else is absent: an old number would look
 /// like a present one.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::later::Later;
 
-/// What a probe is answered before there is an executor.
+/// The answer to a probe before there is an executor.
 const WAITS: &str = "it has not reached its database yet";
 
 pub(crate) async fn live(State(telemetry): State<Later<Telemetry>>, query: RawQuery, headers: HeaderMap) -> Response {

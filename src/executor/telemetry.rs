@@ -1,4 +1,4 @@
-//! The handle through which others watch an executor.
+//! The handle through which observers see an executor.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::executor::node::alone;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::queue::{Dispatch, DispatchPhase, Queue};
 
-/// How much longer than it should what is bounded may take: on a busy machine tasks come late.
+/// How late a task may come on a busy machine.
 const LENIENCE: Duration = Duration::from_secs(5);
 
 /// Numbers and health of an executor, for metrics and probes. Obtained from
@@ -127,7 +127,7 @@ impl Telemetry {
     }
 }
 
-/// How long a dispatcher may take for what is bounded.
+/// How long a dispatcher may claim, and pause.
 #[derive(Clone, Copy)]
 struct Bounds {
     claim: Duration,
@@ -169,7 +169,12 @@ fn dispatch(queue: &Queue, bounds: Bounds, now: Instant) -> HealthCheck {
         }
         _ => None,
     };
-    let text = || format!("{} slots", queue.concurrency());
+    let activity = match phase {
+        DispatchPhase::Pauses => "waits for jobs",
+        DispatchPhase::Claims => "claims jobs",
+        DispatchPhase::WaitsForTurn => "waits for a free slot or its turn to count",
+    };
+    let text = || format!("{} slots; it {activity}, for {:.1} s now", queue.concurrency(), ago.as_secs_f64());
     let (state, text) = failed.map_or_else(|| (HealthState::Ok, text()), |why| (HealthState::Failed, why));
     HealthCheck::new(format!("queue {}", queue.name), state, text)
 }

@@ -65,6 +65,11 @@ impl WakeUp {
         self.executors().iter().find_map(|executor| executor.handoff())
     }
 
+    /// Notifies all executors when the returned value is dropped.
+    pub(crate) fn notify_on_drop(&self, hint: Hint) -> NotifyOnDrop<'_> {
+        NotifyOnDrop { wakeup: self, hint }
+    }
+
     /// Notifies all executors, without waiting.
     pub(crate) fn notify(&self, hints: impl IntoIterator<Item = Hint>) {
         let hints: Vec<Hint> = hints.into_iter().collect();
@@ -159,4 +164,16 @@ pub(crate) fn hints<'m>(messages: impl IntoIterator<Item = &'m JobMessage>) -> V
         }
     }
     hints
+}
+
+/// Notifies executors when it is dropped: of work that may be there whatever ends a call.
+pub(crate) struct NotifyOnDrop<'a> {
+    wakeup: &'a WakeUp,
+    hint: Hint,
+}
+
+impl Drop for NotifyOnDrop<'_> {
+    fn drop(&mut self) {
+        self.wakeup.notify([self.hint.clone()]);
+    }
 }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A server that answers and lets this process not in hits everything alike, too: a password that was changed, a database that was dropped. One that
-//! takes no writes does not hit what only reads, so that is no state here: a line tells it, at most once a minute.
+//! takes no writes does not hit readers, so that is no state here: a line tells it, at most once a minute.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -141,7 +141,10 @@ impl Outage {
         let mut told = self.told_read_only.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
             *told = Some(Instant::now());
-            tracing::warn!("the database {} takes no writes ({why}): what writes waits until it does", self.label);
+            tracing::warn!(
+                "the database {} takes no writes ({why}): statements that write wait until it does",
+                self.label
+            );
         }
         true
     }
@@ -162,16 +165,19 @@ impl Outage {
             return;
         };
         let weak = Arc::downgrade(self);
-        let decides = Decides(weak.clone());
+        let undecided = Undecided(weak.clone());
         runtime.spawn(async move {
-            let _decides = decides;
             let mut delays = Reconnect::new(PAUSE);
             // When nothing uses the database any more, nothing needs its state.
             while let Some(attempt) = weak.upgrade().and_then(|outage| outage.probe.as_ref().map(|probe| probe())) {
                 let reached = attempt.await;
                 let Some(outage) = weak.upgrade() else { return };
                 match reached {
-                    Ok(()) => return outage.reached(),
+                    Ok(()) => {
+                        // From here on the next doubt, which has a task of its own, may begin.
+                        undecided.decided();
+                        return outage.reached();
+                    }
                     Err(why) => outage.not_reached(&why),
                 }
                 drop(outage);
@@ -217,10 +223,16 @@ impl Outage {
     }
 }
 
-/// Ends the doubt when the task that was to decide is gone: its runtime may have ended. Otherwise nothing would be logged any more.
-struct Decides(Weak<Outage>);
+/// Ends a doubt whose task is dropped before it has decided, because its runtime ends. Otherwise no error would be logged any more.
+struct Undecided(Weak<Outage>);
 
-impl Drop for Decides {
+impl Undecided {
+    fn decided(mut self) {
+        self.0 = Weak::new();
+    }
+}
+
+impl Drop for Undecided {
     fn drop(&mut self) {
         let Some(outage) = self.0.upgrade() else { return };
         let mut state = outage.state();
@@ -233,5 +245,25 @@ impl Drop for Decides {
 impl fmt::Debug for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outage").field("place", &self.label).field("state", &*self.state()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program may connect on a runtime of its own, and drop that.
+    #[test]
+    fn the_end_of_its_runtime_ends_a_doubt() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let outage = runtime.block_on(async {
+            let outage = Outage::new("db".to_owned(), Some(Box::new(|| Box::pin(std::future::pending()))));
+            outage.watch();
+            outage.lost("the network is away");
+            assert!(outage.explains(), "a task finds out");
+            outage
+        });
+        drop(runtime);
+        assert!(!outage.explains(), "nothing finds out any more, so errors are logged by their callers");
     }
 }

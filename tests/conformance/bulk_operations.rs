@@ -58,7 +58,7 @@ pub(crate) async fn run_again_one_after_the_other_in_many_transactions<T: SqlDb>
     }
 }
 
-/// A watch sees what is committed, and ends an operation between two transactions; begun again, it goes on with the rest.
+/// A watch sees the committed changes, and ends an operation between two transactions; begun again, it goes on with the rest.
 pub(crate) async fn a_watch_ends_it_between_two_transactions<T: SqlDb>(db: &T) {
     const CHUNK: usize = MANY - 1;
     let store = db.jobs();

@@ -41,7 +41,7 @@ async fn ends(change: impl FnOnce(&Path), why: &str) {
     let telemetry = executor.telemetry();
     assert!(!telemetry.health().is_live);
     let error = executor.shutdown(Duration::ZERO).await.unwrap_err();
-    assert!(!telemetry.health().is_live, "whoever asked for the reason has not made it alive");
+    assert!(!telemetry.health().is_live, "a question for the reason has not made it alive");
     assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
     assert!(error.to_string().contains("the file was moved or replaced") && error.to_string().contains(why), "{error}");
     assert!(!error.is_retryable());

@@ -1,4 +1,4 @@
-//! What an executor says of itself: its numbers and its health.
+//! The numbers and the health of an executor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub(crate) async fn each_attempt_is_counted_once_with_its_outcome<W: World>(db: 
     let ends = of(&telemetry, "ends");
     let expected = [("done", 5), ("retry", 2), ("snooze", 1), ("cancel", 1), ("dead", 1)];
     assert_eq!(outcomes(&ends), expected.into());
-    // Of seven jobs three ran twice, and one of them again as its first attempt, because a snooze costs none. Only what is done has an end.
+    // Of seven jobs three ran twice, and one of them again as its first attempt, because a snooze costs none. Only a job that is done has an end.
     assert_eq!((ends.started, ends.run.count(), ends.wait.count(), ends.end_to_end.count()), (10, 10, 8, 5));
     assert_eq!(outcomes(&of(&telemetry, "many")), [("done", 12)].into());
     let all = telemetry.metrics();
@@ -154,6 +154,8 @@ pub(crate) async fn an_executor_is_ready_from_its_first_renewal_to_its_stop<W: W
     cx.send(NewJob::json("waits", &()).queue("mail")).unwrap();
     cx.commit().await.unwrap();
     gate.waiting(1).await;
+    let activity = || telemetry.health().checks.pop().unwrap().text;
+    eventually(PATIENCE, async || activity().contains("waits for a free slot")).await;
     assert!(telemetry.health().is_ready(), "{:?}", telemetry.health());
     let stopping = tokio::spawn(executor.shutdown(Duration::from_secs(60)));
     eventually(PATIENCE, async || !telemetry.health().is_ready()).await;

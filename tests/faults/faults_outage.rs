@@ -127,12 +127,12 @@ async fn connections_that_are_lost_are_no_outage() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Ends the connections of the executor, so that it meets what has changed.
+/// Ends the connections of the executor, so that it meets the change.
 const END: &str =
     "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app' and pid <> pg_backend_pid()";
 
-/// Lets an administrator do this to the role of an executor, on a server that goes on, and undo it. Returns what was logged meanwhile, but for
-/// the connections that this ended.
+/// Lets an administrator do this to the role of an executor, on a server that goes on, and undo it. Returns the lines that were logged meanwhile, but for
+/// those about the connections that this ended.
 async fn refused_and_accepted(
     (refuse, accept): (&str, &str),
     told: &str,
@@ -166,7 +166,7 @@ async fn refused_and_accepted(
     Some((logs, warned, place))
 }
 
-/// The first that meets it says what to do, and then it is told once for all, as an outage is.
+/// The first task that meets it logs a hint, and then one line stands for all, as in an outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_may_not_log_in_any_more_is_told_once() {
     let change = ("alter role app nologin", "alter role app login");
@@ -176,7 +176,7 @@ async fn a_role_that_may_not_log_in_any_more_is_told_once() {
     assert_eq!(told.iter().filter(|line| line.contains("can't be used (")).count(), 1, "{warned:#?}");
 }
 
-/// As a provider does when a disk is full. What only reads goes on, so it is no outage.
+/// As a provider does when a disk is full. Readers go on, so it is no outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_takes_no_writes_is_told_once() {
     let set = "alter role app set default_transaction_read_only = on";

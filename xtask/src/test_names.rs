@@ -9,7 +9,7 @@ use crate::run;
 /// The functions, modules and files in which there are tests.
 static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let mut known = BTreeSet::new();
-    for folder in ["src", "tests", "cli", "bench/src", "xtask/src", "model"] {
+    for folder in ["src", "tests", "http", "cli", "bench/src", "xtask/src", "model"] {
         add(&run::workspace().join(folder), &mut known);
     }
     known

@@ -1,4 +1,4 @@
-//! Arguments of what listens for HTTP, and of `jobwright health`, which asks it.
+//! Arguments of the commands that listen for HTTP, and of `jobwright health`, which asks them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::address::Address;
 
 pub(super) const EXPORTER_HELP: &str = "\
 Serves /metrics until SIGINT or SIGTERM: the depth and age of queues, dead letters, nodes, slots, pauses, and how many jobs wait for which
-reason. These numbers are those of the database, so one exporter is enough. What a worker does is in the metrics of the worker
+reason. These numbers are those of the database, so one exporter is enough. A worker serves its own counters
 (`jobwright worker --listen`). It needs the rights of `jobwright grants monitor`.
 
 While the database does not answer, also at the start, jobwright_database_up is 0 and all else is absent. /livez always passes.
@@ -32,7 +32,7 @@ pub(crate) struct ExporterArgs {
     /// Listen here [default: port 9470 of the loopback interface].
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) listen: Option<Address>,
-    /// Ask the database at most once in this time, whoever scrapes.
+    /// Ask the database at most once in this time, however many clients scrape.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = jobwright::job::parse_duration)]
     pub(crate) every: Duration,
 }

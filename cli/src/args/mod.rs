@@ -157,7 +157,7 @@ pub(crate) enum Command {
     /// Check everything that is needed, and give advice.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
-    /// Serve the metrics of what is stored, for Prometheus.
+    /// Serve the metrics of the database, for Prometheus.
     #[command(after_help = EXPORTER_HELP)]
     Exporter(ExporterArgs),
     /// Ask a worker whether it works.

@@ -1,13 +1,12 @@
-//! `jobwright exporter`: the metrics of what is stored.
+//! `jobwright exporter`: the metrics of the database.
 
-use jobwright::Admin;
 use jobwright_http::Later;
 
 use super::signals::Signals;
 use super::{connect_database, http};
 use crate::address::Address;
 use crate::args::ExporterArgs;
-use crate::backoff::Delays;
+use crate::backoff::retried;
 use crate::config::Settings;
 use crate::failure::Failure;
 
@@ -23,8 +22,11 @@ pub(crate) async fn run(settings: &Settings, args: &ExporterArgs) -> Result<(), 
     let listener = http::listen(&address).await?;
     let admin = Later::default();
     let routes = jobwright_http::exporter(admin.clone(), args.every);
+    // Until the database answers, the metrics say that it does not.
     let connecting = async {
-        reach(settings, &admin).await?;
+        let messages = retried(async || connect_database(settings).await).await?;
+        tracing::info!(database = %messages.admin().describe(), "connected");
+        admin.set(messages.admin());
         std::future::pending().await
     };
     tokio::select! {
@@ -35,22 +37,6 @@ pub(crate) async fn run(settings: &Settings, args: &ExporterArgs) -> Result<(), 
         name = signals.next() => {
             tracing::info!(signal = name, "stopped");
             Ok(())
-        }
-    }
-}
-
-/// Connects. Until the database answers, the metrics say that it does not, which is what they are for.
-async fn reach(settings: &Settings, admin: &Later<Admin>) -> Result<(), Failure> {
-    let mut delays = Delays::default();
-    loop {
-        match connect_database(settings).await {
-            Ok(messages) => {
-                admin.set(messages.admin());
-                tracing::info!(database = %messages.admin().describe(), "connected");
-                return Ok(());
-            }
-            Err(Failure::Library(error)) if error.is_retryable() => delays.wait(&error).await,
-            Err(failure) => return Err(failure),
         }
     }
 }

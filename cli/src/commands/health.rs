@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// An answer is a few lines; what answers more is no worker.
+/// An answer is a few lines: a longer one is not that of a worker.
 const LONGEST: u64 = 64 * 1024;
 
 pub(crate) async fn run(settings: &Settings, args: &HealthArgs) -> Result<(), Failure> {
@@ -38,7 +38,9 @@ pub(crate) async fn run(settings: &Settings, args: &HealthArgs) -> Result<(), Fa
     match status {
         200 => Ok(()),
         503 => Err(Failure::Failed(format!("the worker at {place} is not well"))),
-        other => Err(Failure::Failed(format!("what answers at {place} is no worker: HTTP status {other}"))),
+        other => {
+            Err(Failure::Failed(format!("no worker answers at {place}, but something else, with HTTP status {other}")))
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn configured(settings: &Settings, given: Option<&Address>) -> Option
 pub(super) async fn listen(address: &Address) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address.text()).await.map_err(|error| {
         let advice = match error.kind() {
-            ErrorKind::AddrInUse => "give another port, or stop what listens there",
+            ErrorKind::AddrInUse => "give another port, or stop the program that listens there",
             ErrorKind::PermissionDenied => "give a port from 1024 on",
             _ => "give an address of this host, such as 0.0.0.0:9469 for all of them",
         };

@@ -171,7 +171,7 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     }
     if !is_whole {
         let goes_on = goes_on(&action, asked > 0);
-        return Err(Failure::Interrupted(format!("interrupted: what was changed stays so{goes_on}")));
+        return Err(Failure::Interrupted(format!("interrupted: the changes so far stay{goes_on}")));
     }
     let asked = match action {
         Action::Retry { limit: Some(limit), .. } => asked.min(limit),
@@ -186,7 +186,7 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     Ok(())
 }
 
-/// Applies an action, with a line that says how far it is. Ctrl-C ends it behind the present transaction, and a second one at once. Returns whether it
+/// Applies an action, with a line that says how far it is. Ctrl-C ends it after the present transaction, and a second one at once. Returns whether it
 /// came to its end.
 async fn watched(
     admin: &Admin,
@@ -217,7 +217,7 @@ async fn watched(
                     )));
                 }
                 watch.stop();
-                bar.suspend(|| say("this ends behind the present transaction; Ctrl-C again ends it at once"));
+                bar.suspend(|| say("this ends after the present transaction; Ctrl-C again ends it at once"));
             }
             _ = every.tick() => {
                 bar.set_position(watch.done());
@@ -229,8 +229,8 @@ async fn watched(
     Ok((affected?, !watch.is_cut_short()))
 }
 
-/// Says how to go on after an interruption. What an action has changed is not chosen by its filter again, unless the filter is of ids, or the action has a
-/// number or a time of its own.
+/// Says how to go on after an interruption. The filter of an action does not choose the changed jobs again, unless it names ids, or the action has a number
+/// or a time of its own.
 fn goes_on(action: &Action, by_ids: bool) -> &'static str {
     let chooses_the_rest = match action {
         Action::Retry { limit, spread } => limit.is_none() && spread.is_zero(),

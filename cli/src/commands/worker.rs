@@ -16,7 +16,7 @@ use super::drained::drained;
 use super::http;
 use super::signals::Signals;
 use crate::args::WorkerArgs;
-use crate::backoff::Delays;
+use crate::backoff::retried;
 use crate::config::{Action, Settings};
 use crate::failure::Failure;
 use crate::handlers::{Output, Program, Stopping, Webhook};
@@ -133,13 +133,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
 
 /// Connects. If `wait` is set, tries until it succeeds or fails for a reason that does not go away.
 async fn reach(settings: &Settings, wait: bool) -> Result<MessageServices<AnyStore>, Failure> {
-    let mut delays = Delays::default();
-    loop {
-        match connect_or_create(settings).await {
-            Err(Failure::Library(error)) if wait && error.is_retryable() => delays.wait(&error).await,
-            ended => return ended,
-        }
-    }
+    if wait { retried(async || connect_or_create(settings).await).await } else { connect_or_create(settings).await }
 }
 
 /// The queues that this worker serves.

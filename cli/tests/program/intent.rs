@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
+use crate::common::open_transaction::OpenTransaction;
 use crate::common::{Done, Sandbox, on_both_stores, until};
 
 on_both_stores!(
@@ -162,30 +163,17 @@ fn an_interrupted_operation_ends_between_two_transactions() {
     };
     // Once it ends in good order when the lock is gone, and once at once, because it is told twice.
     for (twice, done) in [(false, 15_000), (true, 20_000)] {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let lock = runtime.block_on(async {
-            let url = std::env::var("DATABASE_URL").unwrap();
-            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            // A job of the third transaction, and then of the only one that is left.
-            let back = if twice { 0 } else { 5000 };
-            let one = format!(
-                "begin; select from \"{schema}\".job where seq = (select max(seq) - {back} from \"{schema}\".job) for update"
-            );
-            client.batch_execute(&one).await.unwrap();
-            client
-        });
+        // A job of the third transaction, and then of the only one that is left.
+        let back = if twice { 0 } else { 5000 };
+        let lock = OpenTransaction::with(&format!(
+            "select from \"{schema}\".job where seq = (select max(seq) - {back} from \"{schema}\".job) for update"
+        ));
         let before = count("suspended");
         let mut operation = suspend();
         if !twice {
             until("two transactions", || count("suspended") == 10_000);
         }
-        until("it to wait for the lock", || {
-            let waits = format!(
-                "select from pg_locks w join pg_stat_activity a using (pid) where not w.granted and a.query like '%{schema}%'"
-            );
-            !runtime.block_on(lock.query(&waits, &[])).unwrap().is_empty()
-        });
+        until("it to wait for the lock", || lock.waiting(&format!("a.query like '%{schema}%'")) > 0);
         let mut said = BufReader::new(operation.stderr.take().unwrap()).lines().map(Result::unwrap);
         interrupt(operation.id());
         assert!(said.any(|line| line.contains("Ctrl-C again ends it at once")));
@@ -196,7 +184,6 @@ fn an_interrupted_operation_ends_between_two_transactions() {
             assert_eq!(count("suspended"), before, "it was given up in the middle");
         }
         drop(lock);
-        runtime.shutdown_timeout(std::time::Duration::from_secs(5));
         assert_eq!(operation.wait().unwrap().code(), Some(130));
         if twice {
             sandbox.run(&["jobs", "suspend", "--all"]).success();

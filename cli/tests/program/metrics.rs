@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ureq::Agent;
 
+use crate::common::open_transaction::OpenTransaction;
 use crate::common::{Sandbox, Worker, on_both_stores, until};
 use crate::private_pg::PrivatePg;
 
@@ -22,7 +23,7 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-/// Asks what listens there. `accept`: the form that the client wants.
+/// Sends a request to this port. `accept`: the form that the client wants.
 pub(crate) fn get(port: u16, path: &str, accept: &str) -> Answer {
     let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(30))).http_status_as_error(false);
     let request = Agent::new_with_config(config.build()).get(format!("http://127.0.0.1:{port}{path}"));
@@ -93,7 +94,7 @@ fn a_worker_counts_what_it_did(sandbox: &Sandbox) {
     ] {
         assert_eq!(value(&text, name, labels), Some(expected), "{name} {labels:?}\n{text}");
     }
-    // Of a kind of which none has run, and of what is stored, there is nothing.
+    // It has no rows for a kind of which no job has run, and none of the database.
     assert!(!text.contains("jobwright_queue_jobs") && !text.contains("jobwright_broker_mode"), "{text}");
     let open = get(port, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
     assert!(open.form.starts_with("application/openmetrics-text; version=1.0.0"), "{}", open.form);
@@ -114,7 +115,7 @@ fn probes_follow_the_life_of_a_worker(sandbox: &Sandbox) {
         assert_eq!(get(port, path, "*/*").status, 200, "{path}");
     }
     let verbose = get(port, "/readyz?verbose", "*/*").text;
-    for line in ["[+]executor ok: it runs", "[+]lease ok: node ", "[+]queue default ok: 10 slots"] {
+    for line in ["[+]executor ok: it runs", "[+]lease ok: node ", "[+]queue default ok: 10 slots; it "] {
         assert!(verbose.contains(line), "{verbose}");
     }
     let json: serde_json::Value = serde_json::from_str(&get(port, "/readyz", "application/json").text).unwrap();
@@ -190,7 +191,7 @@ fn what_is_taken_or_is_no_address_is_refused(sandbox: &Sandbox) {
     sandbox.run(&["worker", "--listen", "*:9469"]).code(2).says("give an address of this host");
 }
 
-/// A fleet that starts during an outage is not killed by its probes, and what is exported says that there is an outage.
+/// A fleet that starts during an outage is not killed by its probes, and the exporter says that there is an outage.
 #[test]
 fn programs_answer_before_they_have_reached_their_database() {
     if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
@@ -244,7 +245,31 @@ fn an_outage_of_the_database_is_seen_and_is_no_death() {
     until("the numbers to come back", || value(&metrics(exports), "jobwright_database_up", &[]) == Some(1.0));
 }
 
-/// Prometheus' own tool reads what is served.
+/// The reading that it began is completed, and answers the next one.
+#[test]
+fn a_scraper_that_gives_up_begins_no_second_reading() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    let mut command = sandbox.command(&["exporter", "--listen", "0", "--every", "1h"]);
+    let exporter = Worker::start_in(&mut command);
+    let port = port(&exporter);
+    until("the connection", || exporter.said().contains("connected"));
+    let schema = sandbox.schema().unwrap();
+    let lock = OpenTransaction::with(&format!("lock table \"{schema}\".job"));
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    for _ in 0..3 {
+        let config = Agent::config_builder().timeout_global(Some(Duration::from_millis(300)));
+        Agent::new_with_config(config.build()).get(format!("http://127.0.0.1:{port}/metrics")).call().unwrap_err();
+    }
+    let ours = format!("w.relation = '\"{schema}\".job'::regclass and a.query like '%status_queues%'");
+    assert_eq!(lock.waiting(&ours), 1, "one reading for three scrapers");
+    let released = now();
+    drop(lock);
+    let text = metrics(port);
+    let read = value(&text, "jobwright_snapshot_timestamp_seconds", &[]);
+    assert!(read.is_some_and(|read| read < released), "{read:?} is not before {released}\n{text}");
+}
+
+/// Prometheus' own tool reads the answers.
 #[test]
 fn the_metrics_are_as_prometheus_wants_them() {
     if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {

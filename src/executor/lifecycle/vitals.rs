@@ -1,4 +1,4 @@
-//! What is known of the present session of an executor, for those who watch it.
+//! The state of an executor's present session, for its observers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::job::NodeId;
 #[derive(Default)]
 pub(crate) struct Vitals(Mutex<State>);
 
-/// What [`Vitals`] know at a moment.
+/// The contents of [`Vitals`] at a moment.
 #[derive(Clone, Default)]
 pub(crate) struct State {
     /// Whether any lease was ever renewed.

@@ -1,4 +1,4 @@
-//! What became of the jobs of a kind in a queue.
+//! Counters of the attempts of a kind in a queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

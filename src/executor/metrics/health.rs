@@ -10,7 +10,7 @@ pub struct Health {
     pub is_live: bool,
     /// Whether its lease was renewed at least once, so it has begun to work.
     pub is_started: bool,
-    /// What was looked at.
+    /// The checks.
     pub checks: Vec<HealthCheck>,
 }
 
@@ -25,7 +25,7 @@ impl Health {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HealthCheck {
-    /// What it looked at: `executor`, `lease`, `queue NAME`, `kinds` or `broker`.
+    /// Its subject: `executor`, `lease`, `queue NAME`, `kinds` or `broker`.
     pub name: String,
     /// The result.
     pub state: HealthState,

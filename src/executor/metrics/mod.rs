@@ -1,4 +1,4 @@
-//! Numbers and states of an executor for those who watch it.
+//! Numbers and states of an executor for its observers.
 //!
 //! The hot path feeds [counters and histograms](histogram) of fixed size: a job costs a few atomic additions, no statement and no allocation.
 //! [`Telemetry`](crate::executor::Telemetry) reads them. Their text for Prometheus is made elsewhere, so the library depends on no metrics

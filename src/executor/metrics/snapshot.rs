@@ -1,4 +1,4 @@
-//! What the counters were at a moment.
+//! The values of the counters at a moment.
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,7 @@ pub(crate) struct Queue {
     dispatch: Mutex<Dispatch>,
 }
 
-/// What the dispatcher of a queue does.
+/// The activity of a queue's dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DispatchPhase {
     /// It waits for a sign of work, for the next poll, or after a failure.
@@ -40,7 +40,7 @@ pub(crate) enum DispatchPhase {
     WaitsForTurn,
 }
 
-/// What a dispatcher does, for whoever watches.
+/// The state of a dispatcher, for observers.
 #[derive(Clone, Debug)]
 pub(crate) struct Dispatch {
     pub(crate) phase: DispatchPhase,
@@ -100,7 +100,7 @@ impl Queue {
         self.drained_at.store(if more { NEVER } else { heard_before }, Ordering::Release);
     }
 
-    /// Notes what the dispatcher does from now on.
+    /// Notes that the dispatcher begins this.
     pub(crate) fn enter(&self, phase: DispatchPhase) {
         let mut dispatch = self.dispatch.lock().unwrap_or_else(PoisonError::into_inner);
         (dispatch.phase, dispatch.since) = (phase, Instant::now());
@@ -115,7 +115,7 @@ impl Queue {
         });
     }
 
-    /// Returns what the dispatcher does.
+    /// Returns the state of the dispatcher.
     pub(crate) fn dispatch(&self) -> Dispatch {
         self.dispatch.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -181,7 +181,7 @@ async fn within<S: Store>(
     ended.into_iter().zip(said).map(|(ended, handler_done)| Came { handler_done, ended }).collect()
 }
 
-/// What is still to be recorded, each with its job.
+/// Outcomes that are still to be recorded, each with its job.
 type Left<'a> = Vec<(&'a Job, Completion)>;
 
 async fn send(node: &Node, kind: &Kind, began: Instant, left: Left<'_>) {
@@ -191,7 +191,7 @@ async fn send(node: &Node, kind: &Kind, began: Instant, left: Left<'_>) {
     }
 }
 
-/// Brings the outcomes to the database if that takes a transaction of their own. Returns what is left to be recorded.
+/// Brings the outcomes to the database if that takes a transaction of their own. Returns the outcomes that are left to be recorded.
 async fn conclude<'a, S: Store>(
     node: &Arc<Node>,
     kind: &Kind,

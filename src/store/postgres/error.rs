@@ -86,7 +86,7 @@ impl ErrorContext<'_> {
         error.already_logged()
     }
 
-    /// The same, if no server lets this process in: whatever needs a connection meets the same. The first error is logged by its caller, with what to do.
+    /// The same, if no server lets this process in: all that need a connection meet the same. Its caller logs the first error, which has a hint.
     /// A server that has no connection left may have one for others.
     fn unusable(self, error: Error, why: &str) -> Error {
         match error.kind() {
@@ -154,7 +154,7 @@ impl Diagnosis {
 }
 
 impl Failures {
-    /// Returns whether a server is up and does not let this process in, or not to what it wants.
+    /// Returns whether a server is up and does not let this process in, or not in the role that it asks for.
     pub(super) fn are_refusals(&self) -> bool {
         self.0.iter().any(|(_, failure)| match failure {
             Failure::Driver(error) => is_refusal(error),
@@ -163,11 +163,11 @@ impl Failures {
         })
     }
 
-    /// Returns whether a server is up and has no connection left.
+    /// Returns whether all servers are up and have no connection left.
     pub(super) fn are_busy(&self) -> bool {
         let is_busy =
             |failure: &Failure| matches!(failure, Failure::Driver(error) if classify(error).0 == ErrorKind::Busy);
-        self.0.iter().any(|(_, failure)| is_busy(failure))
+        self.0.iter().all(|(_, failure)| is_busy(failure))
     }
 }
 
