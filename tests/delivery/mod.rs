@@ -49,6 +49,7 @@ mod relay;
 mod report_tokens;
 pub(crate) mod site;
 mod soak;
+mod stopped;
 mod submit_rules;
 mod taken_over;
 mod unanswered;

@@ -63,7 +63,7 @@ impl Door {
 }
 
 /// Returns a submission for a queue without executors.
-fn plain(id: JobId) -> BasicProperties {
+pub(crate) fn plain(id: JobId) -> BasicProperties {
     with(id, &[])
 }
 

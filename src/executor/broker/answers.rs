@@ -12,6 +12,7 @@ use crate::executor::broker::bisect;
 use crate::executor::broker::mode::{BATCH, alive};
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
 use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::broker::stop::between_calls;
 use crate::executor::kinds::failure_policy::RetryDecision;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
@@ -24,15 +25,17 @@ const HELD: Duration = Duration::from_secs(30);
 
 /// Records reports until the node stops claiming.
 pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, key: Arc<CachedReportKey>) {
-    let stop = node.stop_claiming.clone();
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = record(&node, &broker, &key) => {}
-    }
+    between_calls(&node.stop_claiming, Box::pin(record(&node, &broker, &key))).await;
 }
 
 async fn record(node: &Arc<Node>, broker: &Arc<Broker>, key: &CachedReportKey) {
-    let key = if broker.config().report_tokens { Some(read(key, node).await) } else { None };
+    let stop = &node.stop_claiming;
+    let key = if broker.config().report_tokens {
+        let Some(key) = stop.run_until_cancelled(read(key, node)).await else { return };
+        Some(key)
+    } else {
+        None
+    };
     let limits = node.job_limits;
     let mut subscription = broker.subscribe_carefully(broker.names().reply(), bisect::prefetch(limits), limits.payload);
     let acks = subscription.acks();
@@ -42,12 +45,16 @@ async fn record(node: &Arc<Node>, broker: &Arc<Broker>, key: &CachedReportKey) {
     loop {
         let next = held.next();
         tokio::select! {
+            () = stop.cancelled() => return,
             came = subscription.recv_many(&mut buffer, BATCH) => if came == 0 { return },
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now).into()), if next.is_some() => {
                 buffer = held.due(Instant::now());
             }
         }
         for some in bisect::batches(std::mem::take(&mut buffer)) {
+            if stop.is_cancelled() {
+                return;
+            }
             for message in take(node, broker, some, key, (&acks, &rejections)).await {
                 acks.waits(message.tag);
                 held.put(message, Instant::now());

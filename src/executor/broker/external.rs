@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Reconnect, jitter};
 use crate::broker::{Broker, Outgoing, QueueRole, wire};
@@ -13,6 +12,7 @@ use crate::executor::broker::batch_sizer::BatchSizer;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, pause, refusal};
 use crate::executor::broker::mode::up;
 use crate::executor::broker::report_key::CachedReportKey;
+use crate::executor::broker::stop::after;
 use crate::executor::handler::external_queue::ExternalQueue;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
@@ -278,12 +278,6 @@ impl Feed {
             () = after(&self.node.stop_claiming, ANSWERS) => Ok(None),
         }
     }
-}
-
-/// Completes `patience` after a stop.
-async fn after(stop: &CancellationToken, patience: Duration) {
-    stop.cancelled().await;
-    tokio::time::sleep(patience).await;
 }
 
 /// Repeats a call while it may succeed later. Calls that name jobs by number alone can't fail because of a job's contents.

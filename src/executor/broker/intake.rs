@@ -13,6 +13,7 @@ use crate::executor::broker::full_queues::{self, DeferredSubmissions, IntakeDeci
 use crate::executor::broker::intake_rate::IntakeRate;
 use crate::executor::broker::mode::{alive, up};
 use crate::executor::broker::rejection::{Rejection, RejectionSink};
+use crate::executor::broker::stop::between_calls;
 use crate::executor::broker::undecided::UndecidedSubmissions;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
@@ -22,11 +23,11 @@ use crate::store::Received;
 
 /// Takes in submissions until the node stops claiming.
 pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>) {
-    let stop = node.stop_claiming.clone();
-    tokio::select! {
-        () = stop.cancelled() => {}
-        ((), ()) = async { tokio::join!(take(&node, &broker), prepare(&broker)) } => {}
-    }
+    let stop = &node.stop_claiming;
+    let both = async {
+        tokio::join!(take(&node, &broker), stop.run_until_cancelled(prepare(&broker)));
+    };
+    between_calls(stop, Box::pin(both)).await;
 }
 
 /// Declares the queue for refused submissions; the consumer of the submission queue declares that one. Without it a bad submission could
@@ -54,11 +55,13 @@ async fn take(node: &Arc<Node>, broker: &Arc<Broker>) {
     let mut intake_rate = IntakeRate::new(broker.config(), Instant::now());
     let rejections = RejectionSink::new(broker.clone(), acks.clone());
     let (deferred, undecided) = (DeferredSubmissions::new(prefetch), UndecidedSubmissions::default());
+    let stop = &node.stop_claiming;
     let mut intake = Intake { node, broker, acks, rejections, deferred, undecided };
     loop {
         let look = intake.deferred.next().into_iter().chain(intake.undecided.next()).min();
         tokio::select! {
             biased;
+            () = stop.cancelled() => return,
             // Earlier submissions come first. Those that arrive meanwhile wait behind them.
             () = tokio::time::sleep_until(look.unwrap_or_else(Instant::now).into()), if look.is_some() => {
                 intake.look_again().await;
@@ -68,7 +71,10 @@ async fn take(node: &Arc<Node>, broker: &Arc<Broker>) {
         }
         for some in bisect::batches(std::mem::take(&mut buffer)) {
             let bytes = some.iter().map(Incoming::weight).sum();
-            tokio::time::sleep(intake_rate.take(some.len(), bytes, Instant::now())).await;
+            let pause = tokio::time::sleep(intake_rate.take(some.len(), bytes, Instant::now()));
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return;
+            }
             intake.take_in(some).await;
         }
     }
@@ -118,6 +124,9 @@ impl Intake<'_> {
         let ready = self.admit(waiting, &mut aside).await;
         self.put(aside).await;
         for some in bisect::in_order(ready, |parsed| &parsed.message) {
+            if self.node.stop_claiming.is_cancelled() {
+                return;
+            }
             // Earlier submissions may have used up the capacity.
             let mut aside = Vec::new();
             let parsed = self.admit(some, &mut aside).await;

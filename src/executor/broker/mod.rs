@@ -28,4 +28,5 @@ mod relay;
 mod relay_outcome;
 mod report_key;
 pub(crate) mod start;
+mod stop;
 mod undecided;

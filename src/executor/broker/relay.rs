@@ -15,13 +15,14 @@ use crate::executor::broker::direct;
 use crate::executor::broker::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row};
 use crate::executor::broker::mode::up;
 use crate::executor::broker::relay_outcome::{RelayOutcome, record};
+use crate::executor::broker::stop::between_calls;
 use crate::executor::node::Node;
 use crate::job::{Job, REPLY_QUEUE};
 use crate::store::{ClaimRequest, ScanRange};
 
 /// Relays one of the reserved queues until the node stops claiming.
 pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, queue: &'static str) {
-    let stop = node.stop_claiming.clone();
+    let stop = &node.stop_claiming;
     let batch_sizer = BatchSizer::new(node.job_limits, 1);
     // Of what may be in memory, half waits and the other half is on its way.
     let most = usize::from(prefetch(node.job_limits)) / 2;
@@ -34,11 +35,12 @@ pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, queue: &'static st
         isolating_publisher: IsolatingPublisher::default(),
         direct,
     };
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = relay.run() => {}
-        () = direct::run(&node, &broker, waiting, most) => {}
-    }
+    // The end of the relay drops the sender, which ends the other.
+    let relayed = async move { relay.run().await };
+    let both = async {
+        tokio::join!(relayed, direct::run(&node, &broker, waiting, most));
+    };
+    between_calls(stop, Box::pin(both)).await;
 }
 
 struct Relay {
@@ -53,19 +55,21 @@ struct Relay {
 
 impl Relay {
     async fn run(&mut self) {
+        let node = self.node.clone();
+        let stop = &node.stop_claiming;
         let mut delays = Reconnect::new(Duration::from_secs(5));
-        loop {
-            up(&self.broker).await;
+        // A stop cuts only waits short: the broker may have a message that it has not confirmed yet.
+        while stop.run_until_cancelled(up(&self.broker)).await.is_some() {
             match self.relay_batch().await {
                 Ok(true) => delays.reset(),
                 Ok(false) => {
                     delays.reset();
-                    self.node.woken_for(self.queue, jitter(self.node.poll_interval)).await;
+                    stop.run_until_cancelled(node.woken_for(self.queue, jitter(node.poll_interval))).await;
                 }
                 Err(error) => {
                     warn_of!(error, queue = self.queue, "messages could not be relayed; trying again");
-                    self.node.claim_failed(&error);
-                    tokio::time::sleep(delays.next_delay()).await;
+                    node.claim_failed(&error);
+                    stop.run_until_cancelled(tokio::time::sleep(delays.next_delay())).await;
                 }
             }
         }
