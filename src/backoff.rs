@@ -38,8 +38,22 @@ impl Reconnect {
 
 /// Returns `duration` shortened or lengthened at random by up to a fifth, so that nodes that started together do not poll together.
 pub(crate) fn jitter(duration: Duration) -> Duration {
-    let chance = (uuid::Uuid::new_v4().as_u64_pair().1 & 0xffff) as f64 / f64::from(u16::MAX);
-    duration.mul_f64(0.8 + 0.4 * chance)
+    duration.mul_f64(0.8 + 0.4 * chance())
+}
+
+/// Returns `duration` lengthened at random by up to two fifths.
+pub(crate) fn later(duration: Duration) -> Duration {
+    duration.mul_f64(1.0 + 0.4 * chance())
+}
+
+/// Returns a random time of this range, so that what is rarely done is not done by all nodes that started together, nor while they start.
+pub(crate) fn between(least: Duration, most: Duration) -> Duration {
+    least + most.saturating_sub(least).mul_f64(chance())
+}
+
+/// Returns a random number between 0 and 1.
+fn chance() -> f64 {
+    (uuid::Uuid::new_v4().as_u64_pair().1 & 0xffff) as f64 / f64::from(u16::MAX)
 }
 
 #[cfg(test)]

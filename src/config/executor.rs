@@ -32,7 +32,8 @@ pub struct ExecutorConfig {
     /// take its jobs. A time shorter than the lease means the lease. 0 = never; default 5 min.
     #[serde(deserialize_with = "duration")]
     pub stall_timeout: Duration,
-    /// Longest time between two polls of the tables when nothing wakes the executor. 10 ms or more; default 5 s.
+    /// Time between two polls of the tables when nothing wakes the executor. It is lengthened at random by up to two fifths. 10 ms or more; default
+    /// 5 s.
     #[serde(deserialize_with = "duration")]
     pub poll_interval: Duration,
     /// How often a handler that lost a conflict in the database runs again at once, within its attempt. Default 3; 0 makes a conflict an

@@ -147,7 +147,8 @@ impl ExecutorConfig {
         self
     }
 
-    /// Longest time between two polls of the tables when nothing wakes the executor. 10 ms or more; default 5 s.
+    /// Time between two polls of the tables when nothing wakes the executor. It is lengthened at random by up to two fifths. 10 ms or more; default
+    /// 5 s.
     #[must_use]
     pub fn poll_interval(mut self, poll_interval: Duration) -> Self {
         self.poll_interval = poll_interval;

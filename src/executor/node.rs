@@ -26,12 +26,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::jitter;
 use crate::broker::Broker;
 use crate::codec::Codecs;
 use crate::error::{Error, ErrorKind};
 use crate::executor::kinds::breaker::Breakers;
 use crate::executor::kinds::failure_policy::FailurePolicy;
 use crate::executor::kinds::kind::Kinds;
+use crate::executor::maintenance::periodic::FALLBACK_POLLS;
 use crate::executor::metrics::stats::Counters;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::completion::Completions;
@@ -144,13 +146,23 @@ impl Node {
         self.refused.cancel();
     }
 
+    /// Wakes the task of a queue, of which a poll says that jobs may wait anywhere in it.
+    pub(crate) fn look_into(&self, name: &str) {
+        if let Some(queue) = self.queues.get(name) {
+            queue.wake_to_rescan();
+        } else if let Some(wakeup) = self.queue_wakeups.get(name) {
+            wakeup.notify_one();
+        }
+    }
+
     /// Returns whether there is a broker that delivers nothing at the moment.
     pub(crate) fn cut_off(&self) -> bool {
         self.broker.as_ref().is_some_and(|broker| !broker.is_up())
     }
 
-    /// Waits until there may be something to send to the broker, for `patience` at most.
-    pub(crate) async fn woken_for(&self, queue: &str, patience: Duration) {
+    /// Waits until there may be something to send to the broker: until a hint or a poll says so, or for many polls.
+    pub(crate) async fn woken_for(&self, queue: &str) {
+        let patience = jitter(self.poll_interval * FALLBACK_POLLS);
         let wakeup = async {
             match self.queue_wakeups.get(queue) {
                 Some(wakeup) => wakeup.notified().await,

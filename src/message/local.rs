@@ -10,6 +10,9 @@ pub(crate) trait LocalExecutor: Send + Sync {
     /// Reports that there may be work.
     fn hint(&self, hint: &Hint);
 
+    /// Makes it poll now: it may have missed hints.
+    fn poll(&self);
+
     /// Opens a handoff, if this executor can take jobs straight from a commit now.
     fn handoff(&self) -> Option<Box<dyn LocalHandoff>>;
 }

@@ -1,16 +1,42 @@
 //! What an executor has to do beside running jobs.
 
-use jiff::Timestamp;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
+use super::NodeHeartbeat;
+use crate::job::NodeId;
+
+/// What a node asks when it polls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MaintenanceRequest<'a> {
+    /// What falls due within this time counts as due.
+    pub ahead: Duration,
+    /// The node that asks, if it watches the heartbeats of others.
+    pub node: Option<NodeId>,
+    /// The queues whose jobs it runs itself, of these kinds.
+    pub queues: &'a [String],
+    /// The kinds of jobs that it runs.
+    pub kinds: &'a [String],
+    /// The queues whose jobs it sends to the broker, of any kind.
+    pub outbound: &'a [String],
+}
+
+impl MaintenanceRequest<'_> {
+    /// Asks for what is due now or within this time, and for no queue.
+    pub fn within(ahead: Duration) -> Self {
+        Self { ahead, ..Self::default() }
+    }
+}
+
 /// Which maintenance may be due. `false`: none of this sort is due, or will be within the time that was asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaintenanceDue {
     /// Timers: [`promote_due`](super::Maintenance::promote_due).
     pub timers: bool,
     /// Times to live: [`expire_jobs`](super::Maintenance::expire_jobs).
     pub expiry: bool,
-    /// Admission: [`admit`](super::Maintenance::admit), or aging: [`age_jobs`](super::Maintenance::age_jobs).
+    /// Admission: [`admit`](super::Maintenance::admit).
     pub admission: bool,
     /// Schedules: [`next_schedule`](super::Schedules::next_schedule), and what follows from it.
     pub schedules: bool,
@@ -18,6 +44,14 @@ pub struct MaintenanceDue {
     pub external: bool,
     /// Suspects that wait to be run alone: [`suspects`](super::engine::Claims::suspects).
     pub suspects: bool,
+    /// Permits and blocked jobs: [`reconcile`](super::Maintenance::reconcile) may find something.
+    pub reconciliation: bool,
+    /// The queues in which a job may wait that can start; `None` = any of those that were asked about.
+    pub queues: Option<Vec<String>>,
+    /// A number that changes with the rules; `None` = the rules may have changed.
+    pub rules: Option<i64>,
+    /// The heartbeats of the nodes that the asking one watches, if they were read: see [`watched_heartbeats`](super::Nodes::watched_heartbeats).
+    pub heartbeats: Option<Vec<NodeHeartbeat>>,
     /// The time by the database's clock, if it was read.
     pub now: Option<Timestamp>,
 }
@@ -31,6 +65,10 @@ impl MaintenanceDue {
         schedules: true,
         external: true,
         suspects: true,
+        reconciliation: true,
+        queues: None,
+        rules: None,
+        heartbeats: None,
         now: None,
     };
 }

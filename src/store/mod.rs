@@ -81,7 +81,7 @@ pub(crate) use self::installation::Adoption;
 pub use self::installation::{Installation, Place};
 pub(crate) use self::job_operations::AuditNote;
 pub use self::job_operations::{Action, AuditEntry, AuditFilter, Change, DueChange};
-pub(crate) use self::maintenance::{MaintenanceDue, Promoted};
+pub(crate) use self::maintenance::{MaintenanceDue, MaintenanceRequest, Promoted};
 pub(crate) use self::migration::Migration;
 pub use self::migration::MigrationStatus;
 pub(crate) use self::nodes::{NodeHeartbeat, NodeInfo, ServerIdentity};

@@ -1,13 +1,16 @@
 //! What is asked of a server while there is nothing to do.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::engine::MaintenanceDue;
+use jobwright::NewJob;
+use jobwright::store::engine::{MaintenanceDue, MaintenanceRequest};
+use jobwright::store::{Rule, Scope, ShareBy};
 
 use crate::conformance::maintenance::{SOON, due, hand_out};
 use crate::conformance::schedules::daily;
-use crate::support::TestDb;
 use crate::support::jobs::job;
+use crate::support::{TestDb, eventually};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -21,6 +24,10 @@ pub(crate) async fn distant_maintenance_is_not_reported_as_due<T: TestDb>(db: &T
         schedules: false,
         external: false,
         suspects: false,
+        reconciliation: false,
+        queues: Some(Vec::new()),
+        rules: Some(0),
+        heartbeats: None,
         now: None,
     };
     assert_eq!(due(&store).await, nothing);
@@ -33,10 +40,50 @@ pub(crate) async fn distant_maintenance_is_not_reported_as_due<T: TestDb>(db: &T
     assert_eq!(due(&store).await, nothing);
 
     store.send(job().delay(SOON)).await;
-    assert_eq!(due(&store).await, MaintenanceDue { timers: true, ..nothing });
+    assert_eq!(due(&store).await, MaintenanceDue { timers: true, ..nothing.clone() });
     store.send(job().ttl(SOON)).await;
-    assert_eq!(due(&store).await, MaintenanceDue { timers: true, expiry: true, ..nothing });
+    assert_eq!(due(&store).await, MaintenanceDue { timers: true, expiry: true, ..nothing.clone() });
     // The second job of a group is blocked on the key.
     store.send(job().exclusive("g")).await;
-    assert_eq!(due(&store).await, MaintenanceDue { timers: true, expiry: true, admission: true, ..nothing });
+    assert_eq!(
+        due(&store).await,
+        MaintenanceDue { timers: true, expiry: true, admission: true, reconciliation: true, ..nothing }
+    );
+}
+
+/// A poll names the queues in which a job may start now: the tasks of the others make no request.
+pub(crate) async fn a_poll_names_the_queues_in_which_jobs_may_start<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let own = words(&["empty", "other", "paused", "blocked", "expired", "late", "limited", "ready", "many"]);
+    let (kinds, outbound) = (words(&["kind"]), words(&["out", "silent"]));
+    let request = MaintenanceRequest { queues: &own, kinds: &kinds, outbound: &outbound, ..Default::default() };
+    let named = async || {
+        let due = store.maintenance_due(&request).await.unwrap();
+        (due.queues.unwrap_or_default().into_iter().collect::<BTreeSet<_>>(), due.admission)
+    };
+    assert_eq!(named().await, (BTreeSet::new(), false));
+
+    for (queue, kind) in
+        [("other", "unknown"), ("paused", "kind"), ("ready", "kind"), ("limited", "kind"), ("out", "x")]
+    {
+        store.send(NewJob::json(kind, &1).queue(queue)).await;
+    }
+    store.put_rule(&Rule::new(Scope::Queue, "paused").paused(true)).await.unwrap();
+    store.put_rule(&Rule::new(Scope::Queue, "limited").running(1)).await.unwrap();
+    store.admit_all().await;
+    store.send(NewJob::json("kind", &1).queue("late").delay(HOUR)).await;
+    store.send(NewJob::json("kind", &1).queue("expired").ttl(Duration::from_millis(1))).await;
+    store.send(NewJob::json("kind", &1).queue("blocked").exclusive("g")).await;
+    // If none of the first ones may start, those behind them may.
+    store.send_all((0..100).map(|n| NewJob::json("unknown", &n).queue("many"))).await;
+    let expected: BTreeSet<String> = words(&["ready", "limited", "many", "out"]).into_iter().collect();
+    // The unblock of the group is due.
+    eventually(SOON, async || named().await == (expected.clone(), true)).await;
+    while store.admit_once().await.jobs > 0 {}
+    let with_group: BTreeSet<String> = expected.into_iter().chain(["blocked".to_owned()]).collect();
+    assert_eq!(named().await, (with_group.clone(), false));
+    // A limit that claims can't count: each waiting row under it needs a pass.
+    store.put_rule(&Rule::new(Scope::Queue, "ready").running(5).shares(ShareBy::Tenant, [])).await.unwrap();
+    assert!(named().await.1);
 }

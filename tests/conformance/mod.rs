@@ -302,6 +302,7 @@ conformance! {
             node_death_does_not_depend_on_a_clock
             a_dead_node_is_not_revived
             only_the_silent_are_declared
+            each_node_is_watched_by_another
             an_expired_node_loses_its_jobs
             retired_is_gone
             a_retiring_node_gives_back_the_jobs_it_owns
@@ -734,6 +735,7 @@ conformance! {
         }
         idle_load {
             distant_maintenance_is_not_reported_as_due
+            a_poll_names_the_queues_in_which_jobs_may_start
         }
         refused_rows {
             rows_refused_by_a_trigger_do_not_fail_their_batch

@@ -1,5 +1,6 @@
 //! Nodes: registered, renewed, retired, expired.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jobwright::NodeId;
@@ -199,4 +200,32 @@ pub(crate) async fn a_detached_handle_lives_elsewhere<T: TestDb>(db: &T) {
         });
     };
     tokio::task::spawn_blocking(heartbeats).await.expect("it is the same database");
+}
+
+/// Each living node is watched by another one, however many there are, and whichever of them die. Not all of them watch all others.
+pub(crate) async fn each_node_is_watched_by_another<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let mut living = BTreeSet::new();
+    for _ in 0..30 {
+        living.insert(store.register_node(&brief("n")).await.unwrap());
+    }
+    loop {
+        let mut watched_by = BTreeMap::<NodeId, usize>::new();
+        for node in &living {
+            let seen = store.watched_heartbeats(*node).await.unwrap();
+            for other in seen.iter().filter(|other| !other.dead && other.node != *node) {
+                *watched_by.entry(other.node).or_default() += 1;
+            }
+        }
+        let alone = living.len() == 1;
+        assert!(alone || living.iter().all(|node| watched_by.contains_key(node)), "{watched_by:?}");
+        let Some(first) = living.pop_first() else { break };
+        // It stays on the list: it owns a job.
+        store.send(job()).await;
+        store.take_one(first).await;
+        store.declare(first).await;
+        if let Some(node) = living.first() {
+            assert!(store.watched_heartbeats(*node).await.unwrap().iter().any(|seen| seen.dead), "it is not released");
+        }
+    }
 }

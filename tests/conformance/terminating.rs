@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobwright::store::engine::{ExternalDone, Settlement, Verdict};
+use jobwright::store::engine::{ExternalDone, MaintenanceRequest, Settlement, Verdict};
 use jobwright::store::{JobFilter, JobState, Released, Rule, Scope};
 use jobwright::{Fence, Job, JobId, NewJob, NodeId};
 use tokio::task::JoinSet;
@@ -251,7 +251,10 @@ pub(crate) async fn an_external_worker_reports<T: TestDb>(db: &T) {
 pub(crate) async fn an_external_worker_says_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (_, second) = out(&store, Duration::from_millis(300)).await;
-    eventually(Duration::from_secs(20), async || store.maintenance_due(Duration::ZERO).await.unwrap().external).await;
+    eventually(Duration::from_secs(20), async || {
+        store.maintenance_due(&MaintenanceRequest::default()).await.unwrap().external
+    })
+    .await;
     eventually(Duration::from_secs(20), async || {
         store.expire_external(10).await.unwrap() == Released { ended: 1, ..Released::default() }
     })

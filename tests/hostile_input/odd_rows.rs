@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use jobwright::store::engine::ClaimRequest;
+use jobwright::store::engine::{ClaimRequest, MaintenanceRequest};
 use jobwright::store::{HistoryFilter, JobFilter, JobState, Rule, Scope};
 use jobwright::{JobId, NodeId};
 use tokio_postgres::Client;
@@ -249,7 +249,7 @@ async fn look(store: &Jobs) -> Vec<String> {
     note("overdue unblocks", store.overdue_unblocks().await.err());
     note("dead letters", store.dead_letter_groups(&JobFilter::default(), 100).await.err());
     note("history", store.history(&HistoryFilter::default(), 1000).await.err());
-    note("what is due", store.maintenance_due(Duration::ZERO).await.err());
+    note("what is due", store.maintenance_due(&MaintenanceRequest::default()).await.err());
     note("full queues", store.full(&["default"]).await.err());
     note("count", store.retry(&JobFilter::default(), true).await.err());
     failed

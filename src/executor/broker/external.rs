@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::{Reconnect, jitter};
+use crate::backoff::Reconnect;
 use crate::broker::{Broker, Outgoing, QueueRole, wire};
 use crate::error::{Error, Result, warn_of};
 use crate::executor::broker::batch_sizer::BatchSizer;
@@ -120,7 +120,7 @@ impl Pauses {
     async fn over(&mut self, feed: &Feed) {
         match self.next {
             NextPoll::Now => {}
-            NextPoll::WhenNotified => feed.node.woken_for(feed.queue.name(), jitter(feed.node.poll_interval)).await,
+            NextPoll::WhenNotified => feed.node.woken_for(feed.queue.name()).await,
             NextPoll::After(pause) => tokio::time::sleep(pause).await,
         }
         self.next = NextPoll::Now;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::backoff::{Reconnect, jitter};
+use crate::backoff::Reconnect;
 use crate::broker::{Broker, Outgoing, QueueRole, Reply, wire};
 use crate::error::{Result, warn_of};
 use crate::executor::broker::batch_sizer::BatchSizer;
@@ -64,7 +64,7 @@ impl Relay {
                 Ok(true) => delays.reset(),
                 Ok(false) => {
                     delays.reset();
-                    stop.run_until_cancelled(node.woken_for(self.queue, jitter(node.poll_interval))).await;
+                    stop.run_until_cancelled(node.woken_for(self.queue)).await;
                 }
                 Err(error) => {
                     warn_of!(error, queue = self.queue, "messages could not be relayed; trying again");

@@ -12,6 +12,7 @@ use crate::executor::dispatch::kind_set::{KindSet, kind_sets};
 use crate::executor::dispatch::scan::ScanPlan;
 use crate::executor::groups::counting::CountingTurn;
 use crate::executor::kinds::kind::Kind;
+use crate::executor::maintenance::periodic::FALLBACK_POLLS;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::alone;
@@ -118,26 +119,36 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for a sign of work, or until the next scan is due anyway.
+    /// Waits for a sign of work, or until the next scan is due anyway. Polls see whether there is work in the queue
+    /// ([`LookAhead`](crate::executor::maintenance::look_ahead::LookAhead)), so this task looks by itself only after many of them.
     async fn idle(&mut self) {
-        let mut pause = self.node.poll_interval;
-        if self.node.cut_off() {
-            // Other nodes may still send through the broker, and notify no executor of the rows they hide.
-            pause = pause.min(CUT_OFF_POLL);
-        }
         let now = Instant::now();
-        let poll = now + jitter(pause);
+        let own = now
+            + jitter(if self.node.cut_off() {
+                // Other nodes may still send through the broker, and notify no executor of the rows they hide.
+                self.node.poll_interval.min(CUT_OFF_POLL)
+            } else {
+                self.node.poll_interval * FALLBACK_POLLS
+            });
         // Nothing reports jobs that end on other nodes, so a refused set asks again.
         let again = self.sets.iter().filter_map(|set| set.again).min();
         // A group whose scan is already due has no free slot. The end of one of its jobs will wake this task.
         let wanted = self.sets.iter().filter_map(|set| set.scan.wanted_at()).filter(|at| *at > now).min();
-        tokio::select! {
-            () = self.queue.woken() => {}
-            () = tokio::time::sleep_until(again.unwrap_or(poll)), if again.is_some_and(|again| again < poll) => {}
-            () = tokio::time::sleep_until(wanted.map_or(poll, |at| at.min(poll))) => {
-                // A poll finds rows that no hint announced, wherever they are.
-                self.sets.iter_mut().for_each(KindSet::owe);
+        loop {
+            tokio::select! {
+                () = self.queue.woken() => {}
+                () = tokio::time::sleep_until(again.unwrap_or(own)), if again.is_some_and(|again| again < own) => {}
+                () = tokio::time::sleep_until(wanted.map_or(own, |at| at.min(own))) => {
+                    // This finds rows that no hint announced, wherever they are.
+                    self.sets.iter_mut().for_each(KindSet::owe);
+                }
+                () = tokio::time::sleep(self.node.poll_interval) => {
+                    // Shows observers that the task lives.
+                    self.queue.enter(DispatchPhase::Pauses);
+                    continue;
+                }
             }
+            return;
         }
     }
 
@@ -273,7 +284,7 @@ impl Dispatcher {
         let bound = allowed.jobs < limit - jobs.len().min(limit);
         let fresh_count = fresh.len();
         let full = fresh_count >= allowed.jobs;
-        let set = &mut self.sets[index];
+        let (set, poll) = (&mut self.sets[index], self.node.poll_interval);
         let fresh = Claimed { jobs: fresh, ..Claimed::default() };
         let more = if allowed.jobs == 0 {
             set.scan.saw_nothing(plan);
@@ -286,7 +297,7 @@ impl Dispatcher {
         jobs.extend(fresh.jobs);
         set.bound = bound && full;
         if set.bound && allowed.waits {
-            set.was_refused(allowed.wait, now);
+            set.was_refused(allowed.wait, now, poll);
         }
         if allowed.passed_over && fresh_count < allowed.jobs.max(1) {
             set.owe_a_claim();

@@ -28,7 +28,10 @@ impl LocalExecutor for Node {
             Hint::Timer => self.signals.timers.notify_one(),
             // Not on `Any`: an embedded database sends that after each commit. A poll is soon enough for schedules that other programs put.
             Hint::Schedule => self.signals.schedules.notify_one(),
-            Hint::Admission => self.in_flight.admission_due.notify_one(),
+            Hint::Admission => {
+                self.in_flight.admission_due.notify_one();
+                self.cancellations.check();
+            }
             Hint::Expiry => self.signals.expiry.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake_to_rescan());
@@ -36,8 +39,13 @@ impl LocalExecutor for Node {
                 self.signals.timers.notify_one();
                 self.signals.expiry.notify_one();
                 self.in_flight.admission_due.notify_one();
+                self.cancellations.check();
             }
         }
+    }
+
+    fn poll(&self) {
+        self.signals.poll.notify_one();
     }
 
     fn handoff(&self) -> Option<Box<dyn LocalHandoff>> {

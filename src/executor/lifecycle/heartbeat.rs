@@ -53,7 +53,7 @@ impl Heartbeat {
         let (proving, proven) = oneshot::channel();
         let (hopeless, leaving) = (Arc::<OnceLock<Error>>::default(), Arc::<AtomicBool>::default());
         let heartbeat = HeartbeatLoop {
-            renewal: Renewing { store, node, own: None, lends: false },
+            renewal: Renewing { store, node, own: None, lends: false, together: false },
             node,
             lease,
             last: Instant::from_std(since),
@@ -130,6 +130,8 @@ struct Renewing {
     own: Option<Arc<dyn Nodes>>,
     /// Whether the engine lends a connection at present.
     lends: bool,
+    /// Whether one statement renews the lease and identifies the server: the role has the right to do both.
+    together: bool,
 }
 
 impl Renewal for Renewing {
@@ -150,6 +152,15 @@ impl Renewal for Renewing {
         };
         self.lends = false;
         let store = self.own.insert(store);
+        if self.together {
+            match store.heartbeat_and_identity(self.node).await {
+                Err(error) if !error.is_retryable() => {
+                    tracing::debug!(%error, "the lease is renewed by a statement of its own from now on");
+                    self.together = false;
+                }
+                answer => return answer,
+            }
+        }
         if !store.heartbeat(self.node).await? {
             return Ok((false, None));
         }
@@ -158,6 +169,7 @@ impl Renewal for Renewing {
             tracing::debug!(%error, "the server was not asked which it is");
             None
         });
+        self.together = server.is_some();
         Ok((true, server))
     }
 

@@ -8,7 +8,6 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::backoff::jitter;
 use crate::executor::broker;
 use crate::executor::groups::admission::Admission;
 use crate::executor::groups::usage_reporter;
@@ -117,11 +116,11 @@ fn check_everything(node: &Node) {
 fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
     start("timers", |node, with| {
         let task = Timers { store: node.store.clone(), wakeup: node.wakeup.clone() };
-        Driver::new(node.poll_interval, node.signals.timers.clone(), with.quit.clone()).drive(task).boxed()
+        Driver::new(node.poll_interval, node.signals.timers.clone(), with.quit.clone()).drive_when_woken(task).boxed()
     });
     start("expiry", |node, with| {
         let task = Expiry { store: node.store.clone(), wakeup: node.wakeup.clone() };
-        Driver::new(node.poll_interval, node.signals.expiry.clone(), with.quit.clone()).drive(task).boxed()
+        Driver::new(node.poll_interval, node.signals.expiry.clone(), with.quit.clone()).drive_when_woken(task).boxed()
     });
     start("admission", |node, with| {
         let task = Admission::new(node, with.outbound.clone());
@@ -130,17 +129,19 @@ fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
     });
     start("the scheduler", |node, with| {
         let task = Scheduler::new(node.store.clone(), node.wakeup.clone(), node.poll_interval);
-        Driver::new(node.poll_interval, node.signals.schedules.clone(), with.quit.clone()).drive(task).boxed()
+        Driver::new(node.poll_interval, node.signals.schedules.clone(), with.quit.clone())
+            .drive_when_woken(task)
+            .boxed()
     });
     start("the lock monitor", |node, with| {
-        let task = LockMonitor::new(node.store.clone(), node.id, node.wakeup.clone(), with.patience);
-        let driver = Driver::new(with.patience.interval(), Arc::default(), with.quit.clone());
-        driver.retry(with.patience.interval()).drive(task).boxed()
+        let task = LockMonitor::new(node, with.patience);
+        let driver = Driver::new(with.patience.interval(), node.signals.monitor.clone(), with.quit.clone());
+        driver.retry(with.patience.interval()).drive_after(with.patience.patience(), task).boxed()
     });
     start("leases of external workers", |node, with| {
         let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup.clone() };
         let driver = Driver::new(with.patience.lease, node.signals.external.clone(), with.quit.clone());
-        driver.retry(with.patience.interval()).drive(task).boxed()
+        driver.retry(with.patience.interval()).drive_when_woken(task).boxed()
     });
     start("the clock", |node, with| {
         let task =
@@ -149,12 +150,12 @@ fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
         driver.retry(clock::INTERVAL / 20).drive_after(ClockRepair::first(), task).boxed()
     });
     start("maintenance", |node, with| {
-        let task = LookAhead::new(node.store.clone(), node.signals.clone(), node.poll_interval);
-        let driver = Driver::new(node.poll_interval, Arc::default(), with.quit.clone());
-        driver.drive_after(jitter(node.poll_interval), task).boxed()
+        let task = LookAhead::new(node, with.outbound.clone(), with.patience.interval());
+        let driver = Driver::new(node.poll_interval, node.signals.poll.clone(), with.quit.clone());
+        driver.drive(task).boxed()
     });
     start("the reconciler", |node, with| {
-        let task = Reconciler::new(node.store.clone(), node.wakeup.clone());
+        let task = Reconciler::new(node.store.clone(), node.wakeup.clone(), node.signals.reconciliation.clone());
         let driver = Driver::new(reconciler::INTERVAL, Arc::default(), with.quit.clone());
         driver.retry(reconciler::INTERVAL).drive_after(Reconciler::first(), task).boxed()
     });

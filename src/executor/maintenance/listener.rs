@@ -22,7 +22,9 @@ pub(crate) async fn run(store: Arc<dyn Enqueue>, executor: Weak<dyn LocalExecuto
                 }
                 Ok(Some(mut hints)) => {
                     delays.reset();
-                    tell(&executor, &Hint::Any);
+                    if let Some(executor) = executor.upgrade() {
+                        executor.poll();
+                    }
                     loop {
                         match hints.next().await {
                             Ok(hint) => tell(&executor, &hint),

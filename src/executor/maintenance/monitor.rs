@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::jitter;
+use crate::backoff::{between, jitter};
 use crate::error::Result;
 use crate::executor::maintenance::observation::Observation;
 use crate::executor::maintenance::periodic::{Next, Periodic};
+use crate::executor::node::Node;
+use crate::executor::node::signals::{HeartbeatsSeen, Signals};
 use crate::job::NodeId;
 use crate::message::WakeUp;
 use crate::store::{Hint, Nodes, Released};
@@ -28,9 +30,14 @@ pub(crate) struct MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// Returns how often the monitor looks at the heartbeats.
+    /// Returns how often the monitor wants to see the heartbeats.
     pub(crate) fn interval(self) -> Duration {
         self.lease / 6
+    }
+
+    /// Returns how long it waits for polls to read them, before it reads them itself.
+    pub(crate) fn patience(self) -> Duration {
+        self.lease / 4
     }
 }
 
@@ -38,6 +45,8 @@ impl MonitorConfig {
 /// lets only one of them have a row. Unlike jBPM's it can't be forgotten: it starts with the executor.
 pub(crate) struct LockMonitor {
     store: Arc<dyn Nodes>,
+    me: NodeId,
+    signals: Signals,
     wakeup: Arc<WakeUp>,
     patience: MonitorConfig,
     observation: Observation,
@@ -45,10 +54,21 @@ pub(crate) struct LockMonitor {
 }
 
 impl LockMonitor {
-    pub(crate) fn new(store: Arc<dyn Nodes>, me: NodeId, wakeup: Arc<WakeUp>, patience: MonitorConfig) -> Self {
+    pub(crate) fn new(node: &Node, patience: MonitorConfig) -> Self {
         // Not at the start, when there are jobs to claim: it walks the whole table.
-        let next_sweep = Instant::now() + jitter(SWEEP / 10);
-        Self { store, wakeup, patience, observation: Observation::by(me), next_sweep }
+        let next_sweep = Instant::now() + between(SWEEP / 10, SWEEP);
+        let (store, me, signals, wakeup) = (node.store.clone(), node.id, node.signals.clone(), node.wakeup.clone());
+        Self { store, me, signals, wakeup, patience, observation: Observation::by(me), next_sweep }
+    }
+
+    /// Returns the heartbeats of the nodes that this one watches: those that a poll has read, or else new ones.
+    async fn heartbeats(&self) -> Result<HeartbeatsSeen> {
+        if let Some(seen) = self.signals.take_seen() {
+            return Ok(seen);
+        }
+        let asked = std::time::Instant::now();
+        let heartbeats = self.store.watched_heartbeats(self.me).await?;
+        Ok(HeartbeatsSeen { asked, answered: std::time::Instant::now(), heartbeats })
     }
 }
 
@@ -57,27 +77,27 @@ impl Periodic for LockMonitor {
 
     async fn run(&mut self) -> Result<Next> {
         let sweep = Instant::now() >= self.next_sweep;
-        check(&self.store, &mut self.observation, &self.wakeup, self.patience.quarantine, sweep).await?;
+        let seen = self.heartbeats().await?;
+        check(&self.store, &seen, &mut self.observation, &self.wakeup, self.patience.quarantine, sweep).await?;
         if sweep {
             self.next_sweep = Instant::now() + jitter(SWEEP);
         }
-        Ok(Next::After(jitter(self.patience.interval())))
+        Ok(Next::After(self.patience.patience()))
     }
 }
 
 async fn check(
     store: &Arc<dyn Nodes>,
+    seen: &HeartbeatsSeen,
     observation: &mut Observation,
     wakeup: &WakeUp,
     quarantine: Option<NonZeroU32>,
     sweep: bool,
 ) -> Result<()> {
-    let asked = Instant::now();
-    let node_heartbeats = store.node_heartbeats().await?;
-    let silent = observation.look(&node_heartbeats, asked.into_std(), Instant::now().into_std());
+    let silent = observation.look(&seen.heartbeats, seen.asked, seen.answered);
     let mut dead = if silent.is_empty() { Vec::new() } else { store.declare_dead(&silent).await? };
     // Also nodes that other monitors declared dead: these may not have finished releasing their jobs.
-    dead.extend(node_heartbeats.iter().filter(|seen| seen.dead).map(|seen| seen.node));
+    dead.extend(seen.heartbeats.iter().filter(|seen| seen.dead).map(|seen| seen.node));
     if dead.is_empty() && !sweep {
         return Ok(());
     }

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::{Reconnect, jitter};
 use crate::error::{Result, warn_of};
 
-/// How much longer the tasks wait before they poll without a signal, in polls.
-const FALLBACK_POLLS: u32 = 12;
+/// How much longer the tasks wait before they look without a signal, in polls. [`LookAhead`](super::look_ahead::LookAhead) polls for them.
+pub(crate) const FALLBACK_POLLS: u32 = 120;
 
 /// A task that runs again and again.
 pub(crate) trait Periodic: Send {
@@ -44,7 +44,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Creates the driver of a task that `signal` wakes, until `stop`. Without a signal it runs again after twelve polls. After failures it
+    /// Creates the driver of a task that `signal` wakes, until `stop`. Without a signal it runs again after 120 polls. After failures it
     /// pauses for longer each time, up to a poll.
     pub(crate) fn new(poll: Duration, signal: Arc<Notify>, stop: CancellationToken) -> Self {
         Self { delays: Reconnect::new(poll), retry: None, fallback: poll * FALLBACK_POLLS, signal, stop }
@@ -74,6 +74,13 @@ impl Driver {
                 return;
             }
         }
+    }
+
+    /// Runs the task when its signal comes, and then again and again. The first poll, at the start, sends the signal if there is anything to do:
+    /// a node that starts with many others makes few requests.
+    pub(crate) async fn drive_when_woken<T: Periodic>(self, task: T) {
+        let fallback = jitter(self.fallback);
+        self.drive_after(fallback, task).await;
     }
 
     /// Runs the task after a pause, and then again and again.
@@ -161,10 +168,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_runs_when_something_is_due_and_at_the_latest_after_its_fallback() {
-        let answers = [Next::After(POLL * 3), Next::Due(Some(POLL)), Next::Due(None), Next::Due(Some(POLL * 100))];
+        let answers = [Next::After(POLL * 3), Next::Due(Some(POLL)), Next::Due(None), Next::Due(Some(POLL * 1000))];
         let took = pauses(answers.map(Ok).into(), &Arc::default(), |driver| driver).await;
         assert!(is(took[0], POLL * 3) && is(took[1], POLL), "{took:?}");
-        assert!(took[2..].iter().all(|took| *took <= POLL * 15 && *took >= POLL * 9), "{took:?}");
+        assert!(took[2..].iter().all(|took| *took <= POLL * 145 && *took >= POLL * 95), "{took:?}");
     }
 
     /// Between two batches as well: it would otherwise cost a run more, when all is done.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::backoff::jitter;
+use crate::backoff::{between, jitter};
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::metrics::stats::Counters;
@@ -15,7 +15,7 @@ use crate::store::Maintenance;
 /// How long the ids of submissions are remembered. A producer that sends the same id again later makes a new job.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How often an executor prunes.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(600);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1200);
 /// The most rows removed in one transaction.
 const BATCH: usize = 2000;
 /// The pause between two transactions, so that a large backlog holds up no other work: about 20,000 rows a second.
@@ -36,7 +36,7 @@ impl Pruner {
 
     /// Returns how long the first run waits: not all nodes prune at once, nor at their start.
     pub(crate) fn first() -> Duration {
-        jitter(INTERVAL / 10)
+        between(INTERVAL / 20, INTERVAL)
     }
 }
 

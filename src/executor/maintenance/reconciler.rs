@@ -1,6 +1,7 @@
 //! Takes back what nothing holds any more, though no trigger has released it: see `store::reconcile`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::backoff::jitter;
@@ -14,6 +15,8 @@ use crate::store::{Hint, Maintenance};
 const FIRST: Duration = Duration::from_secs(2);
 /// How often it looks.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
+/// How many times in a row it does not look while polls see neither a permit nor a blocked job.
+const SKIPS: u32 = 10;
 /// How long a permit has to be without a holder. A node notices within a second or two that a job of its own is gone, and then its handler holds
 /// the permit until it ends (`cancellations.rs`).
 const GRACE: Duration = Duration::from_secs(15);
@@ -27,11 +30,15 @@ pub(crate) struct Reconciler {
     store: Arc<dyn Maintenance>,
     wakeup: Arc<WakeUp>,
     last: Reconciled,
+    /// Whether a poll has seen permits or blocked jobs.
+    wanted: Arc<AtomicBool>,
+    /// How often it did not look, because there were none.
+    skipped: u32,
 }
 
 impl Reconciler {
-    pub(crate) fn new(store: Arc<dyn Maintenance>, wakeup: Arc<WakeUp>) -> Self {
-        Self { store, wakeup, last: Reconciled::default() }
+    pub(crate) fn new(store: Arc<dyn Maintenance>, wakeup: Arc<WakeUp>, wanted: Arc<AtomicBool>) -> Self {
+        Self { store, wakeup, last: Reconciled::default(), wanted, skipped: 0 }
     }
 
     /// Returns how long the first run waits.
@@ -44,6 +51,12 @@ impl Periodic for Reconciler {
     const FAILED: &'static str = "permits without a holder could not be looked for";
 
     async fn run(&mut self) -> Result<Next> {
+        let wanted = self.wanted.swap(false, Ordering::Relaxed);
+        if !wanted && self.skipped < SKIPS && self.last.orphans.is_empty() && !self.last.has_more() {
+            self.skipped += 1;
+            return Ok(Next::After(jitter(INTERVAL)));
+        }
+        self.skipped = 0;
         // After a failure it begins again: what was found may be long ago.
         let last = std::mem::take(&mut self.last);
         self.last = self.store.reconcile(&last).await?;

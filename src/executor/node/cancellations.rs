@@ -3,12 +3,13 @@
 //! Nothing is kept per running job: all handlers of a node wait on one notification, which is sent when some of them are meant. Only claims
 //! that have been in flight for a while are asked about, so short jobs cost no query.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::node::in_flight::InFlight;
@@ -18,8 +19,11 @@ use crate::store::Outcomes;
 /// How long cancelled handlers have to stop. Async ones stop at their next await; one that blocks its thread can't.
 pub(crate) const LET_GO: Duration = Duration::from_secs(5);
 
-/// How often the database is asked while jobs are in flight. Only jobs already in flight at the previous check are asked about.
+/// How often the node looks whether to ask the database about the jobs in flight. Only jobs already in flight at the look before are asked about.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// A job is asked about again after a part of the time for which it has run, and after this time at most. A hint comes before.
+const PART: u32 = 4;
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// Why a handler is to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub(crate) struct Cancellations {
     stale: Mutex<HashSet<Fence>>,
     /// Whether `stale` has entries.
     any: AtomicBool,
+    /// Whether a hint says that jobs may have been cancelled.
+    hinted: AtomicBool,
     changed: Notify,
 }
 
@@ -93,6 +99,11 @@ impl Cancellations {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that jobs may have been cancelled.
+    pub(crate) fn check(&self) {
+        self.hinted.store(true, Ordering::Release);
+    }
+
     /// Looks for cancelled jobs among those in flight.
     pub(crate) async fn watch(
         &self,
@@ -101,16 +112,17 @@ impl Cancellations {
         in_flight: &InFlight,
         stop: CancellationToken,
     ) {
-        let mut before = HashSet::new();
+        let mut watched = Watched::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(INTERVAL) => {}
             }
             let current = in_flight.fences();
+            let hinted = self.hinted.swap(false, Ordering::AcqRel);
+            let mut asked = watched.due(&current, hinted, Instant::now());
             let told = self.lock().clone();
-            let asked: Vec<Fence> =
-                current.intersection(&before).filter(|fence| !told.contains(fence)).copied().collect();
+            asked.retain(|fence| !told.contains(fence));
             let stale = if asked.is_empty() { Ok(Vec::new()) } else { store.stale_claims(node, &asked).await };
             match stale {
                 Ok(stale) => {
@@ -124,8 +136,29 @@ impl Cancellations {
                 }
                 Err(error) => tracing::debug!(%error, "could not look for cancelled jobs; trying again"),
             }
-            before = current;
         }
+    }
+}
+
+/// When each claim in flight was first seen, and when it is asked about next.
+#[derive(Debug, Default)]
+struct Watched(HashMap<Fence, (Instant, Instant)>);
+
+impl Watched {
+    /// Returns the claims to ask about, and forgets those that are no longer in flight. If one is due, all are: that costs no other statement.
+    fn due(&mut self, current: &HashSet<Fence>, hinted: bool, now: Instant) -> Vec<Fence> {
+        self.0.retain(|fence, _| current.contains(fence));
+        let is_due = hinted || self.0.values().any(|(_, next)| *next <= now);
+        let asked = if is_due { self.0.keys().copied().collect() } else { Vec::new() };
+        if is_due {
+            for (since, next) in self.0.values_mut() {
+                *next = now + (now.duration_since(*since) / PART).clamp(INTERVAL, LONGEST);
+            }
+        }
+        for fence in current {
+            self.0.entry(*fence).or_insert((now, now));
+        }
+        asked
     }
 }
 
@@ -182,6 +215,21 @@ mod tests {
         assert_eq!(cancellations.look(newer), None, "a later claim of the same job is another one");
         cancellations.cancel_stale(Vec::new(), &HashSet::from([other]));
         assert_eq!(cancellations.look(meant), None, "forgotten when it runs no longer");
+    }
+
+    /// For a minute.
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_has_run_for_long_is_asked_about_less_often() {
+        let (mut watched, one) = (Watched::default(), fence(1));
+        let begin = Instant::now();
+        let looks = (0..120_u32).map(|n| begin + n * INTERVAL);
+        let asked: Vec<Duration> =
+            looks.filter(|at| !watched.due(&[one].into(), false, *at).is_empty()).map(|at| at - begin).collect();
+        assert_eq!(asked[..4], [1, 2, 3, 4].map(|n| n * INTERVAL), "short jobs are not asked about");
+        assert!((14..25).contains(&asked.len()), "{asked:?}");
+        let last = begin + 120 * INTERVAL;
+        assert_eq!(watched.due(&[one].into(), true, last), [one], "a hint does not wait");
+        assert!(watched.due(&[].into(), true, last).is_empty(), "it has ended");
     }
 
     #[tokio::test]

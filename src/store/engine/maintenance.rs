@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use super::StoreInfo;
 use crate::error::Result;
 use crate::store::reconcile::Reconciled;
-use crate::store::{AdmitRequest, Admitted, Expired, MaintenanceDue, Promoted, SkewedRows};
+use crate::store::{AdmitRequest, Admitted, Expired, MaintenanceDue, MaintenanceRequest, Promoted, SkewedRows};
 
 /// Acts on what becomes due, expires, may start, or is old. Its caller says how old: see [`history_config`](StoreInfo::history_config).
 #[async_trait]
 pub trait Maintenance: StoreInfo + Send + Sync {
-    /// Returns what is due now or within `ahead`. A store that can't ask more cheaply than do the work returns
+    /// Returns what is due now or within a time, and in which queues jobs wait. A store that can't ask more cheaply than do the work returns
     /// [`ANY`](MaintenanceDue::ANY).
-    async fn maintenance_due(&self, ahead: Duration) -> Result<MaintenanceDue> {
-        let _ = ahead;
+    async fn maintenance_due(&self, request: &MaintenanceRequest<'_>) -> Result<MaintenanceDue> {
+        let _ = request;
         Ok(MaintenanceDue::ANY)
     }
 

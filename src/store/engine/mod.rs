@@ -39,7 +39,7 @@ pub use super::expiring::Expired;
 pub use super::hint::{Hint, HintStream};
 pub use super::installation::Adoption;
 pub use super::job_operations::AuditNote;
-pub use super::maintenance::{MaintenanceDue, Promoted};
+pub use super::maintenance::{MaintenanceDue, MaintenanceRequest, Promoted};
 pub use super::migration::Migration;
 pub use super::nodes::{NodeHeartbeat, NodeInfo, ServerIdentity};
 pub use super::operator_options::OperatorOptions;

@@ -22,6 +22,12 @@ pub trait Nodes: StoreInfo + Send + Sync {
     /// Identifies the server that answers. `None`: there can be only one.
     async fn identity(&self) -> Result<Option<ServerIdentity>>;
 
+    /// Does both with one statement. A role may have the right to renew a lease and not the one to identify the server: then this fails, and changes
+    /// nothing.
+    async fn heartbeat_and_identity(&self, node: NodeId) -> Result<(bool, Option<ServerIdentity>)> {
+        Ok((self.heartbeat(node).await?, self.identity().await?))
+    }
+
     /// Ends a node whose process stops in good order, or lives on though its lease was lost. Waits, at most for `call_timeout`, for its claims
     /// that are still under way on the server. Then releases whatever it owns and gives the attempts back. Returns how many jobs it released.
     async fn retire_node(&self, node: NodeId) -> Result<u64>;
@@ -48,6 +54,13 @@ pub trait Nodes: StoreInfo + Send + Sync {
 
     /// Returns the current heartbeats of all nodes.
     async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>>;
+
+    /// Returns the current heartbeats of the nodes that `me` watches. Some living nodes watch all others, and these watch them, so that a fleet
+    /// does not read the heartbeats of all nodes once for each node. A store that runs on one machine lets every node watch all.
+    async fn watched_heartbeats(&self, me: NodeId) -> Result<Vec<NodeHeartbeat>> {
+        let _ = me;
+        self.node_heartbeats().await
+    }
 
     /// Declares nodes dead whose heartbeat is still the given one. Never waits for a lock: passes over nodes that are locked. Returns the nodes
     /// that it declared dead.

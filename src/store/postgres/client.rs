@@ -12,7 +12,7 @@ use super::cancel::cancel;
 use super::connect::Conn;
 use super::driver_error::{role_changed, stale_statement};
 use super::error::{ErrorContext, lost_connection, unanswered};
-use super::pool::{ENGINE_CONNECTIONS, Object, Pool};
+use super::pool::{ENGINE_CONNECTIONS, Object, Pool, close_idle};
 use super::shared::Shared;
 use super::statements::Statement;
 use crate::error::{Error, Result};
@@ -58,7 +58,9 @@ impl Shared {
     /// Takes a connection from a pool. The pool bounds each step (waiting for a connection, each server while connecting) and reports which
     /// one took too long. A dead connection only shows when it is used, so this vouches for the connection, not for the server.
     pub(super) async fn client(&self, pool: &Pool, context: ErrorContext<'_>) -> Result<Object> {
-        pool.get().await.map_err(|e| context.explain_pool(e, pool.status().max_size))
+        let object = pool.get().await.map_err(|e| context.explain_pool(e, pool.status().max_size))?;
+        [&self.engine, &self.user].into_iter().for_each(close_idle);
+        Ok(object)
     }
 
     /// Runs one engine statement in its own transaction, within the deadline. Only for statements that may be repeated: if the connection

@@ -316,3 +316,14 @@ remembered as (
      insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
      select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, :node, tenant from done
  )
+
+-- name: watched
+-- The heartbeats of the nodes that :node watches (`watched_heartbeats`): a range of the ids, up to the eighth that lives, or all.
+last_watcher as materialized (
+    select max(id) as id from (select id from {schema}.node where dead_at is null order by id limit 8) first
+),
+watched as materialized (
+    select id, heartbeats, (extract(epoch from lease)::float8 * 1000000::float8)::int8 as lease_us, dead_at is not null as dead
+    from {schema}.node
+    where id <= (select case when :node::int8 <= id then 2147483647 else coalesce(id, 2147483647) end from last_watcher)
+)

@@ -7,23 +7,31 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::around::{forget, may_be_of_rows};
+use super::client::Params;
 use super::database::Postgres;
 use super::idle_timers::{IdleTimer, ids};
 use super::parts::{Parts, turned};
 use super::shared::Shared;
 use super::unreadable::refusal;
-use super::{admission, aging, clock, expiring, reconcile, rows, rules};
+use super::{admission, aging, clock, expiring, nodes, reconcile, rows, rules};
 use crate::error::{Error, Result};
+use crate::store::admission::LOOK_AHEAD;
 use crate::store::reconcile::Reconciled;
-use crate::store::{AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, Promoted, SkewedRows};
+use crate::store::{
+    AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, MaintenanceRequest, NodeHeartbeat, Promoted,
+    SkewedRows,
+};
 
 const PROMOTE: &str = "promote due timers";
 
 #[async_trait]
 impl Maintenance for Postgres {
-    async fn maintenance_due(&self, ahead: Duration) -> Result<MaintenanceDue> {
-        let rows =
-            self.0.engine("look for something to do", &self.0.sql.maintenance_due, &[&rows::micros(ahead)]).await?;
+    async fn maintenance_due(&self, request: &MaintenanceRequest<'_>) -> Result<MaintenanceDue> {
+        let (ahead, first) = (rows::micros(request.ahead), rows::count(LOOK_AHEAD));
+        // No node has this id, and it watches nobody.
+        let node = request.node.map_or(i64::MAX, |node| node.0);
+        let params: Params<'_> = &[&ahead, &node, &request.queues, &request.kinds, &request.outbound, &first];
+        let rows = self.0.engine("look for something to do", &self.0.sql.maintenance_due, params).await?;
         let row = rows::single(&rows)?;
         Ok(MaintenanceDue {
             timers: rows::get(row, "timers")?,
@@ -32,6 +40,10 @@ impl Maintenance for Postgres {
             schedules: rows::get(row, "schedules")?,
             external: rows::get(row, "external")?,
             suspects: rows::get(row, "suspects")?,
+            reconciliation: rows::get(row, "reconciliation")?,
+            queues: Some(rows::get::<Option<Vec<String>>>(row, "queues")?.unwrap_or_default()),
+            rules: Some(rows::get(row, "rules")?),
+            heartbeats: request.node.map(|_| heartbeats(row)).transpose()?,
             now: rows::get(row, "now")?,
         })
     }
@@ -101,6 +113,16 @@ impl Maintenance for Postgres {
     async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
         forget(&self.0, "forget the old audit", &self.0.sql.prune_audit, &[&rows::micros(age)], limit).await
     }
+}
+
+/// Reads the heartbeats of the watched nodes, which come as columns.
+fn heartbeats(row: &Row) -> Result<Vec<NodeHeartbeat>> {
+    let nodes: Vec<i64> = rows::get(row, "nodes")?;
+    let (heartbeats, leases): (Vec<i64>, Vec<i64>) = (rows::get(row, "heartbeats")?, rows::get(row, "leases_us")?);
+    let dead: Vec<bool> = rows::get(row, "dead")?;
+    let values = heartbeats.into_iter().zip(leases).zip(dead);
+    let heartbeat = |(node, ((heartbeats, lease), dead))| nodes::heartbeat(node, heartbeats, lease, dead);
+    Ok(nodes.into_iter().zip(values).map(heartbeat).collect())
 }
 
 /// Moves due timers of which some made the whole statement fail. Those whose values are at fault become dead letters.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -47,8 +48,13 @@ impl Nodes for Postgres {
 
     async fn identity(&self) -> Result<Option<ServerIdentity>> {
         let rows = self.0.engine("ask which server this is", &self.0.sql.server, &[]).await?;
+        identity(rows::single(&rows)?).map(Some)
+    }
+
+    async fn heartbeat_and_identity(&self, node: NodeId) -> Result<(bool, Option<ServerIdentity>)> {
+        let rows = self.0.engine("renew the node's lease", &self.0.sql.heartbeat_and_server, &[&node.0]).await?;
         let row = rows::single(&rows)?;
-        Ok(Some(ServerIdentity { history: rows::get(row, "history")?, started: rows::get(row, "started")? }))
+        Ok((rows::get(row, "renewed")?, Some(identity(row)?)))
     }
 
     async fn retire_node(&self, node: NodeId) -> Result<u64> {
@@ -100,20 +106,14 @@ impl Nodes for Postgres {
     }
 
     async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
-        let answer = self.0.engine("look at the heartbeats of all nodes", &self.0.sql.node_heartbeats, &[]).await?;
-        answer
-            .iter()
-            .map(|row| {
-                let lease: i64 = rows::get(row, "lease_us")?;
-                Ok(NodeHeartbeat {
-                    node: NodeId(rows::get(row, "id")?),
-                    heartbeats: rows::get(row, "heartbeats")?,
-                    lease: Duration::from_micros(lease.max(0).unsigned_abs()),
-                    ended: false,
-                    dead: rows::get(row, "dead")?,
-                })
-            })
-            .collect()
+        let rows = self.0.engine("look at the heartbeats of all nodes", &self.0.sql.node_heartbeats, &[]).await?;
+        rows.iter().map(read_heartbeat).collect()
+    }
+
+    async fn watched_heartbeats(&self, me: NodeId) -> Result<Vec<NodeHeartbeat>> {
+        let rows =
+            self.0.engine("look at the heartbeats of other nodes", &self.0.sql.watched_heartbeats, &[&me.0]).await?;
+        rows.iter().map(read_heartbeat).collect()
     }
 
     async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
@@ -125,6 +125,21 @@ impl Nodes for Postgres {
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         release_lost(&self.0, limit, quarantine).await
     }
+}
+
+fn identity(row: &Row) -> Result<ServerIdentity> {
+    Ok(ServerIdentity { history: rows::get(row, "history")?, started: rows::get(row, "started")? })
+}
+
+fn read_heartbeat(row: &Row) -> Result<NodeHeartbeat> {
+    let (node, heartbeats) = (rows::get(row, "id")?, rows::get(row, "heartbeats")?);
+    Ok(heartbeat(node, heartbeats, rows::get(row, "lease_us")?, rows::get(row, "dead")?))
+}
+
+/// Returns a heartbeat as the tables have it: the lease in microseconds.
+pub(super) fn heartbeat(node: i64, heartbeats: i64, lease: i64, dead: bool) -> NodeHeartbeat {
+    let lease = Duration::from_micros(lease.max(0).unsigned_abs());
+    NodeHeartbeat { node: NodeId(node), heartbeats, lease, ended: false, dead }
 }
 
 /// Waits until no claim of a dead node is under way. Whatever other roles hold means nothing.

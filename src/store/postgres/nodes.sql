@@ -19,6 +19,16 @@ update {schema}.node set heartbeats = heartbeats + 1, expires_at = clock_timesta
 select system_identifier::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as history, pg_postmaster_start_time() as started
 from pg_control_system()
 
+-- name: heartbeat_and_server
+-- `heartbeat` and `server` in one transaction: an idle node does little else. A role without the right to ask for the server uses the two statements.
+-- :node::int8
+with renewed as (
+    update {schema}.node set heartbeats = heartbeats + 1, expires_at = clock_timestamp() + lease where id = :node and dead_at is null returning id
+)
+select exists (select from renewed) as renewed,
+       system_identifier::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as history, pg_postmaster_start_time() as started
+from pg_control_system()
+
 -- name: retire_node
 -- Declares a node dead for its own process, when that stops, or has fenced itself and lives on. What it still owns is released next, at no
 -- attempt.
@@ -57,6 +67,14 @@ select
 -- name: node_heartbeats
 -- What a monitor compares with its earlier observation. No clock is used: a clock that is changed would make all nodes look dead, or none.
 select id, heartbeats, (extract(epoch from lease)::float8 * 1000000::float8)::int8 as lease_us, dead_at is not null as dead from {schema}.node
+
+-- name: watched_heartbeats
+-- The same of the nodes that :node watches. The living nodes with the lowest ids watch all nodes, and all nodes watch these: if every node read the
+-- heartbeats of all, the cost would grow with the square of their number. Ids are drawn at random, so these nodes are spread over the machines. Where
+-- all of them die together, the others find that first, and then the next ones in order watch.
+-- :node::int8
+with {watched}
+select id, heartbeats, lease_us, dead from watched
 
 -- name: declare_dead
 -- Declares silent nodes dead, if they still are: their heartbeat is the one that the monitor saw. This waits for nothing: a locked row is

@@ -1,11 +1,11 @@
 //! Pools of connections, which drop connections to a server whose role has changed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use deadpool::Runtime;
-use deadpool::managed::{self, Metrics, RecycleError, RecycleResult, Timeouts};
+use deadpool::managed::{self, Metrics, QueueMode, RecycleError, RecycleResult, Timeouts};
 
 use super::connect::{Conn, Failures, Target};
 use crate::config::DatabaseConfig;
@@ -18,6 +18,10 @@ pub(super) type Pool = managed::Pool<Manager>;
 pub(super) type Object = managed::Object<Manager>;
 pub(super) type PoolError = managed::PoolError<Failures>;
 
+/// How long a connection of the engine, or of a context, stays open that nobody uses. The engine needs several only at its start and under load.
+const ENGINE_IDLE: Duration = Duration::from_secs(15);
+const USER_IDLE: Duration = Duration::from_secs(60);
+
 /// Creates connections for a pool.
 pub(super) struct Manager {
     target: Target,
@@ -26,9 +30,22 @@ pub(super) struct Manager {
     reset: Option<Arc<str>>,
     /// How often the prepared statements of all connections were invalidated.
     edition: AtomicU64,
+    /// How long a connection stays open that nobody uses, and when such connections were last looked for.
+    idle: Duration,
+    looked: Mutex<Instant>,
 }
 
 impl Manager {
+    /// Returns whether to look for idle connections: now and then, when the pool is used.
+    fn looks_for_idle(&self) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = looked.elapsed() > self.idle / 4;
+        if looks {
+            *looked = Instant::now();
+        }
+        looks
+    }
+
     /// Makes the connections in the pool prepare their statements again when they are next used. Connections in use are not affected.
     pub(super) fn forget_statements(&self) {
         self.edition.fetch_add(1, Ordering::AcqRel);
@@ -85,6 +102,14 @@ impl managed::Manager for Manager {
     }
 }
 
+/// Closes connections that were not used for a while. Those used last are used next, so a pool that is used little keeps one.
+pub(super) fn close_idle(pool: &Pool) {
+    let manager = pool.manager();
+    if manager.looks_for_idle() {
+        pool.retain(|_, metrics| metrics.last_used() < manager.idle);
+    }
+}
+
 /// Makes a session like a new one, except that prepared statements stay: settings, role, cursors, notifications, locks, temporary tables, and what
 /// `currval` remembers. A role may have another one as its setting, so that is set again after the session's user.
 ///
@@ -106,23 +131,27 @@ pub(super) fn needed_reset(object: &Object) -> Option<Arc<str>> {
 impl Target {
     /// Creates the pool for contexts, whose sessions are those that the role and the database ask for.
     pub(super) fn user_pool(&self, config: &DatabaseConfig) -> Result<Pool> {
-        self.pool(config, config.max_connections, None)
+        self.pool(config, (config.max_connections, USER_IDLE), None)
     }
 
     /// Creates the pool for the engine.
     pub(super) fn engine_pool(&self, config: &DatabaseConfig) -> Result<Pool> {
-        self.pool(config, ENGINE_CONNECTIONS, engine_session(config))
+        self.pool(config, (ENGINE_CONNECTIONS, ENGINE_IDLE), engine_session(config))
     }
 
-    fn pool(&self, config: &DatabaseConfig, size: usize, session: Option<String>) -> Result<Pool> {
+    /// Creates a pool of at most this many connections, of which those are closed that nobody uses for this long.
+    fn pool(&self, config: &DatabaseConfig, (size, idle): (usize, Duration), session: Option<String>) -> Result<Pool> {
         let manager = Manager {
             target: self.clone(),
             reset: (!config.pgbouncer).then(|| format!("{RESET}; {}", session.as_deref().unwrap_or_default()).into()),
             session,
             edition: AtomicU64::new(0),
+            idle,
+            looked: Mutex::new(Instant::now()),
         };
         managed::Pool::builder(manager)
             .max_size(size)
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             // Connecting has its own limit: one bound per server.
             .timeouts(Timeouts { wait: Some(config.call_timeout), create: None, recycle: None })

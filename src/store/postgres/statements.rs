@@ -29,7 +29,7 @@ macro_rules! fragments {
 fragments! {
     own_filter, briefly, buried, counted, covers, first_submissions, fit_numbers, fit_options, given_ids, kept_errors,
     may_start, old, orphaned, queue_open, renewed, state, taken_back, ttl, uncounted_usage, uncovered, owned_unknown,
-    schedules, sent_columns, numbered, blocked_and_later, remembered_done,
+    schedules, sent_columns, numbered, watched, blocked_and_later, remembered_done,
 }
 
 /// The parameters of a filter, in the order of `Filter::params`.
@@ -237,8 +237,8 @@ statements! {
         maintenance_due, promote, due_timers, promote_named, prune_history, prune_results, prune_progress,
         prune_submissions, prune_rate_log, prune_dead_letters, prune_audit;
     "nodes.sql":
-        register_node, heartbeat, server, retire_node, wait_for_node, report_broker, report_left_alone, takes_writes,
-        node_heartbeats, declare_dead, release_lost, lost, lost_terminating, owners, idle_nodes, idle_of, forget_nodes;
+        register_node, heartbeat, heartbeat_and_server, server, retire_node, wait_for_node, report_broker, report_left_alone, takes_writes,
+        node_heartbeats, watched_heartbeats, declare_dead, release_lost, lost, lost_terminating, owners, idle_nodes, idle_of, forget_nodes;
     "outcomes.sql":
         complete, complete_at, complete_holding, complete_keyed, put_off, handlers_ended, stale_claims, keep_vanished,
         record_progress, progress;
@@ -370,6 +370,7 @@ mod tests {
         ("forget_nodes", "only the engine locks rows of dead nodes"),
         ("handlers_ended", "only the engine locks these rows"),
         ("heartbeat", "the node's own row"),
+        ("heartbeat_and_server", "the node's own row"),
         ("insert_alike", "a sender's own jobs, with ids that no other has"),
         ("insert_alike_options", "a sender's own jobs, with ids that no other has"),
         ("insert_any", "a sender's own jobs"),

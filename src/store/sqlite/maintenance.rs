@@ -12,7 +12,9 @@ use super::rows::count;
 use crate::error::Result;
 use crate::store::reconcile::Reconciled;
 use crate::store::sections::section;
-use crate::store::{AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, Promoted, SkewedRows};
+use crate::store::{
+    AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, MaintenanceRequest, Promoted, SkewedRows,
+};
 
 const SQL: &str = include_str!("maintenance.sql");
 const NEXT_TIMER: &str = section(SQL, "next_timer");
@@ -22,7 +24,7 @@ const PRUNE_PROGRESS: &str = section(SQL, "prune_progress");
 #[async_trait]
 impl Maintenance for Sqlite {
     /// Reports everything as possibly due: the separate checks only read the file, which costs no round trip.
-    async fn maintenance_due(&self, _: Duration) -> Result<MaintenanceDue> {
+    async fn maintenance_due(&self, _: &MaintenanceRequest<'_>) -> Result<MaintenanceDue> {
         Ok(MaintenanceDue { now: Some(Timestamp::now()), ..MaintenanceDue::ANY })
     }
 
