@@ -81,8 +81,24 @@ fn is_harmful(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Lays out rows in columns, without frames, so that `awk` and `cut` can read them too.
+/// Lays out rows in columns, without frames, so that `awk` and `cut` can read them too. On a terminal, lines are cut at its width.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let text = columns(header, rows);
+    let stdout = console::Term::stdout();
+    match stdout.size_checked().filter(|_| stdout.is_term()) {
+        Some((_, width)) => cut(&text, width.into()),
+        None => text,
+    }
+}
+
+/// Cuts lines at this width, whose end shows that.
+fn cut(text: &str, width: usize) -> String {
+    text.lines().fold(String::with_capacity(text.len()), |cut, line| {
+        cut + &console::truncate_str(line, width.max(1), "…") + "\n"
+    })
+}
+
+fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
     for row in rows {
@@ -133,6 +149,14 @@ pub(crate) fn is_interactive() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_cut_at_the_width_of_a_terminal() {
+        let text = columns(["id", "error"], [["1".to_owned(), "a long story".to_owned()]]);
+        assert_eq!(text, "id  error\n1   a long story\n");
+        assert_eq!(cut(&text, 10), "id  error\n1   a lon…\n");
+        assert_eq!(cut(&text, 80), text);
+    }
 
     #[test]
     fn output_of_programs_can_not_control_the_terminal() {

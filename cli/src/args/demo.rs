@@ -1,5 +1,7 @@
 //! Arguments of `jobwright demo`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 /// Flags of the tour.
@@ -14,6 +16,9 @@ Example:
   jobwright demo --database-url postgres://postgres@localhost/test
   jobwright demo --amqp-url amqp://guest:guest@localhost/%2F")]
 pub(crate) struct DemoArgs {
+    /// Takes the place of the flag that all commands have: the tour looks at no configuration.
+    #[arg(long, short, hide = true)]
+    pub(crate) config: Option<PathBuf>,
     /// How many jobs the second part sends.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub(crate) jobs: u64,
