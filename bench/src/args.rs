@@ -1,12 +1,16 @@
 use std::path::PathBuf;
 
+use crate::fleet::{self, FleetArgs, MemberArgs};
+
 pub(crate) const USAGE: &str = "\
 Usage: jobwright-bench core|amqp|engine|peers [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
+       jobwright-bench fleet [--nodes N] [--seconds N] [--rate N] [--lease N] [--only CASE,…] [--json FILE] [--check]
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
   engine            groups, limits, uniqueness, history: each beside plain jobs and a bare loop
   peers             beside other executors on the same server, each fetched from its own package index
+  fleet             many executors on one database: their start, idle, under load, a restart, half of them killed
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
@@ -15,15 +19,21 @@ Usage: jobwright-bench core|amqp|engine|peers [--runs N] [--quick] [--only CASE,
                     engine: plain, options, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
                     peers: graphile-npm, graphile-npm-1, pg-boss, graphile-queues, graphile-queues-1, pg-boss-fifo,
                       pg-boss-groups
+                    fleet: start, idle, load, restart, killed
   --json FILE       all values of all runs
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
   --check           exit 1 if a line is below what is required
 
+  --nodes N         fleet: executors, 2 to 2000 (default 40)
+  --seconds N       fleet: how long the idle nodes are watched, and the load lasts (default 60)
+  --rate N          fleet: jobs a second under load (default 1000)
+  --lease N         fleet: the lease of a node, in seconds (default 30)
+
 DATABASE_URL names the PostgreSQL server, as postgres://user:password@host:5432/database, and AMQP_URL the broker, as
-amqp://user:password@host:5672/vhost.
+amqp://user:password@host:5672/vhost. Without DATABASE_URL, `fleet` starts a PostgreSQL of its own; it restarts no other one.
 ";
 
-const NAMES: &str = "`core`, `amqp`, `engine` and `peers`";
+const NAMES: &str = "`core`, `amqp`, `engine`, `peers` and `fleet`";
 
 /// The measurements, in the order in which they run.
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
@@ -63,6 +73,9 @@ pub(crate) enum Command {
     Amqp(Args),
     Engine(Args),
     Peers(Args),
+    Fleet(FleetArgs),
+    /// A process that `fleet` has started.
+    FleetMember(MemberArgs),
     Help,
 }
 
@@ -100,6 +113,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
         Some("amqp") => (&AMQP_CASES, Command::Amqp),
         Some("engine") => (&ENGINE_CASES, Command::Engine),
         Some("peers") => (&PEER_CASES, Command::Peers),
+        Some("fleet") => return Ok(fleet::parse(args)?.map_or(Command::Help, Command::Fleet)),
+        Some("fleet-member") => return Ok(Command::FleetMember(fleet::parse_member(args)?)),
         Some("--help" | "-h" | "help") => return Ok(Command::Help),
         Some(other) => {
             return Err(format!("unknown benchmark {other:?}; there are {NAMES}"));
@@ -147,7 +162,7 @@ mod tests {
     fn core(args: &[&str]) -> Result<Args, String> {
         match parse(args.iter().map(|arg| (*arg).to_owned()))? {
             Command::Core(args) | Command::Amqp(args) | Command::Engine(args) | Command::Peers(args) => Ok(args),
-            Command::Help => Err("help".to_owned()),
+            Command::Fleet(_) | Command::FleetMember(_) | Command::Help => Err("no cases".to_owned()),
         }
     }
 
@@ -163,9 +178,13 @@ mod tests {
     /// The help names the same cases that `--only` accepts.
     #[test]
     fn each_case_is_in_the_help() {
-        for (name, cases) in
-            [("core", &CASES[..]), ("amqp", &AMQP_CASES), ("engine", &ENGINE_CASES), ("peers", &PEER_CASES)]
-        {
+        for (name, cases) in [
+            ("core", &CASES[..]),
+            ("amqp", &AMQP_CASES),
+            ("engine", &ENGINE_CASES),
+            ("peers", &PEER_CASES),
+            ("fleet", &fleet::CASES),
+        ] {
             let (_, text) = USAGE.split_once(&format!(" {name}: ")).unwrap();
             let told: Vec<&str> =
                 text.split([',', '\n', ' ']).filter(|word| !word.is_empty()).take(cases.len()).collect();

@@ -7,6 +7,7 @@ mod cases;
 #[cfg(test)]
 mod counts;
 mod engine;
+mod fleet;
 mod limits;
 mod load;
 mod peers;
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
     };
     let args = match &command {
         Command::Core(args) | Command::Amqp(args) | Command::Engine(args) | Command::Peers(args) => args,
+        Command::Fleet(args) => return finished(run(fleet::run(args))),
+        Command::FleetMember(args) => return finished(run(fleet::run_member(args))),
         Command::Help => {
             print!("{}", args::USAGE);
             return ExitCode::SUCCESS;
@@ -70,7 +73,7 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
             Command::Amqp(_) => amqp::run(&bench, &mut report).await,
             Command::Engine(_) => engine::run(&bench, &mut report).await,
             Command::Peers(_) => peers::run(&bench, &mut report).await,
-            Command::Core(_) | Command::Help => cases::run(&bench, &mut report).await,
+            _ => cases::run(&bench, &mut report).await,
         }
     };
     let measured = tokio::select! {

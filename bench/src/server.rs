@@ -236,14 +236,15 @@ pub(crate) fn process_cpu(pid: u32) -> Option<f64> {
     cpu(Path::new(&format!("/proc/{pid}/stat"))).map(|process| process.own + process.children)
 }
 
-fn parent_of_postgres(pid: u32) -> Option<u32> {
+/// Returns the postmaster of a backend, if it runs on this machine.
+pub(crate) fn parent_of_postgres(pid: u32) -> Option<u32> {
     // The server may be on another machine, and this PID may belong to another process.
     let process = cpu(Path::new(&format!("/proc/{pid}/stat")))?;
     (process.name == "postgres").then_some(process.parent)
 }
 
 /// Adds up all processes of a server, live and ended ones. A process that ends meanwhile would be in neither sum, so the sum is then repeated.
-fn cpu_of_family(postmaster: u32) -> Option<f64> {
+pub(crate) fn cpu_of_family(postmaster: u32) -> Option<f64> {
     let head = || cpu(Path::new(&format!("/proc/{postmaster}/stat")));
     for _ in 0..20 {
         let before = head()?;

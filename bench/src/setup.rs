@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jobwright::{DatabaseConfig, MessageServices};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 
 use crate::Result;
 use crate::args::Args;
@@ -164,11 +165,9 @@ fn database_name(n: u32) -> String {
     format!("jobwright_bench_{}_peer_{n}", std::process::id())
 }
 
-async fn connect(url: &str) -> Result<Client> {
-    let mut config: Config = url.parse().map_err(|_| "DATABASE_URL can't be read")?;
-    config.application_name("jobwright-bench").connect_timeout(Duration::from_secs(5));
-    let (client, connection) =
-        config.connect(NoTls).await.map_err(|e| format!("no connection to DATABASE_URL: {e}"))?;
+/// Connects, and says if the connection breaks.
+pub(crate) async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = open(url).await?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             eprintln!("a connection of the benchmark broke: {error}");
@@ -177,8 +176,21 @@ async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
+/// Connects to a server that may be restarted.
+pub(crate) async fn connect_for_a_while(url: &str) -> Result<Client> {
+    let (client, connection) = open(url).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn open(url: &str) -> Result<(Client, Connection<Socket, NoTlsStream>)> {
+    let mut config: Config = url.parse().map_err(|_| "DATABASE_URL can't be read")?;
+    config.application_name("jobwright-bench").connect_timeout(Duration::from_secs(5));
+    Ok(config.connect(NoTls).await.map_err(|e| format!("no connection to DATABASE_URL: {e}"))?)
+}
+
 /// Returns the URL of another database on the same server.
-fn with_database(url: &str, name: &str) -> String {
+pub(crate) fn with_database(url: &str, name: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         // Keywords and values: the last one counts.
         return format!("{url} dbname={name}");

@@ -8,32 +8,39 @@ use crate::stats::{Spread, spread};
 pub(crate) fn markdown(report: &Report) -> String {
     let facts: Vec<String> = report.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let what = format!("what the {} is", report.beside);
-    let mut rows = vec![["what", "ours", report.beside, &what, "ratio", "required"].map(str::to_owned)];
-    rows.extend(report.lines.iter().map(row));
-    let mut widths = [0; 6];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = format!("{}\n\n", facts.join("; "));
-    for (n, row) in rows.iter().enumerate() {
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(text, "| {cell:width$} ");
-        }
-        text.push_str("|\n");
-        if n == 0 {
-            for width in widths {
-                let _ = write!(text, "|{}", "-".repeat(width + 2));
-            }
-            text.push_str("|\n");
-        }
-    }
+    let mut rows = vec![["what", "ours", report.beside, &what, "ratio", "required"].map(str::to_owned).to_vec()];
+    rows.extend(report.lines.iter().map(|line| row(line).to_vec()));
+    let mut text = format!("{}\n\n{}", facts.join("; "), aligned(&rows));
     if !report.notes.is_empty() {
         text.push('\n');
     }
     for note in &report.notes {
         let _ = writeln!(text, "* {note}");
+    }
+    text
+}
+
+/// Returns rows as a table with columns of even width. The first row is the head.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let mut widths = vec![0; columns];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for (n, row) in rows.iter().enumerate() {
+        for (cell, &width) in row.iter().zip(&widths) {
+            let _ = write!(text, "| {cell:width$} ");
+        }
+        text.push_str("|\n");
+        if n == 0 {
+            for width in &widths {
+                let _ = write!(text, "|{}", "-".repeat(width + 2));
+            }
+            text.push_str("|\n");
+        }
     }
     text
 }

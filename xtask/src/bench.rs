@@ -12,9 +12,15 @@ const ALL: [&str; 4] = ["core", "amqp", "engine", "peers"];
 /// One benchmark takes up to half an hour by default, and longer with more runs.
 const DEADLINE: Duration = Duration::from_secs(6 * 3600);
 
+/// Starts a server of its own unless `DATABASE_URL` names one, because it restarts it. It has its own options, so it is not one of [`ALL`].
+const FLEET: &str = "fleet";
+
 /// Runs benchmarks. `args` are those of the harness; with options alone, or `all` and options, all benchmarks run one after the other. `--dir DIR`
 /// then keeps the values of each there.
 pub(crate) fn run(args: &[String]) -> Result<()> {
+    if args.first().is_some_and(|name| name == FLEET) {
+        return harness(args, &[]);
+    }
     let urls = services::up()?;
     match args {
         [name, ..] if name != "all" && !name.starts_with("--") => one(&urls, args),
@@ -42,6 +48,10 @@ fn all(urls: &Urls, mut options: Vec<String>) -> Result<()> {
 }
 
 fn one(urls: &Urls, args: &[String]) -> Result<()> {
+    harness(args, &urls.variables())
+}
+
+fn harness(args: &[String], variables: &[(&str, &str)]) -> Result<()> {
     let mut command = run::cargo(["run", "--release", "--package", "jobwright-bench", "--"]);
-    run::run(command.args(args).envs(urls.variables()), DEADLINE)
+    run::run(command.args(args).envs(variables.iter().copied()), DEADLINE)
 }

@@ -85,7 +85,8 @@ Commands:
                     --hosts: by URLs with all hosts, and not through balancers
   bench [NAME] [ARGS...]
                     a benchmark of the harness in bench/, against the servers: core, amqp, engine or peers; without a
-                    name all of them, which takes an hour. `bench help` tells the ARGS; --dir DIR keeps the values of all there
+                    name all of them, which takes an hour. `bench help` tells the ARGS; --dir DIR keeps the values of all there.
+                    `bench fleet` measures many executors, on a PostgreSQL of its own unless DATABASE_URL is set
   help              this text
 
 A server is the one that the environment names by a URL, or else a private one: what an earlier `services up` started, or a
