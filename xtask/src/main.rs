@@ -49,7 +49,7 @@ Commands:
   ci                everything a change has to pass: format, `layers`, `words`, clippy, the library with fewer features, cargo-deny,
                     rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
   nightly           what `ci` leaves out because it takes long and seldom fails: the tests with random faults, `model`,
-                    `matrix --brief`, `ha`, whether `mutants` compiles, `msrv`, `package`
+                    `matrix --brief`, `ha`, whether `mutants` compiles, what an idle fleet costs, `msrv`, `package`
   release           everything before a release, in some hours: those tests for much longer, `model --deep`, `matrix`,
                     `ha --patroni`, `ha --hosts`, `msrv`, `package`, cargo-semver-checks, `mutants`, `fuzz`
   layers            whether each part of src/, http/src/ and cli/src/ uses only parts below it, by the lists in xtask/src/layers/; fails on a

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::report::Report;
 use crate::run::{self, Result};
-use crate::{fuzz, ha, matrix, model, msrv, mutants, package, runner, services, test};
+use crate::{bench, fuzz, ha, matrix, model, msrv, mutants, package, runner, services, test};
 
 /// Runs the checks that the gate leaves out, each as long as it needs to say something.
 pub(crate) fn nightly() -> Result<()> {
@@ -15,6 +15,7 @@ pub(crate) fn nightly() -> Result<()> {
     matrix::steps(&matrix::Options { brief: true, ..matrix::Options::default() }, &mut report);
     ha::steps(&ha::Options::default(), &mut report);
     mutants::compile(&mut report);
+    report.step("fleet", fleet);
     toolchain(&mut report);
     report.finish()
 }
@@ -41,6 +42,12 @@ pub(crate) fn release() -> Result<()> {
     mutants::planted(&[], &mut report);
     report.step("fuzz", || fuzz::parse(&[]).and_then(|options| fuzz::run(&options)));
     report.finish()
+}
+
+/// Counts what forty idle nodes cost a database. It is too long for the gate, and its limits are counts and not times.
+fn fleet() -> Result<()> {
+    let args = ["fleet", "--nodes", "40", "--seconds", "30", "--only", "start,idle", "--check"];
+    bench::run(&args.map(str::to_owned))
 }
 
 /// Runs the tests of this filter.

@@ -33,9 +33,9 @@ pub(super) struct Killed {
     pub(super) all: f64,
 }
 
-/// Returns how long the jobs may take: a node's lease, a sixth of it, and a few seconds.
+/// Returns how long the jobs may take: a node's lease, a quarter of it, and a few seconds.
 pub(super) fn limit(lease: Duration) -> f64 {
-    lease.as_secs_f64() * 7.0 / 6.0 + 5.0
+    lease.as_secs_f64() * 1.25 + 5.0
 }
 
 /// Measures, and adds what is wrong to the problems.
@@ -146,6 +146,6 @@ mod tests {
             assert_eq!((members.iter().sum::<usize>(), members[0]), (nodes, nodes / 2));
             assert!(members.len() <= PROCESSES + 1 && !members.contains(&0));
         }
-        assert!((limit(Duration::from_secs(30)) - 40.0).abs() < 1e-9);
+        assert!((limit(Duration::from_secs(30)) - 42.5).abs() < 1e-9);
     }
 }

@@ -12,6 +12,7 @@ use crate::executor::lifecycle::settings::Settings;
 use crate::executor::lifecycle::{session, unrecorded};
 use crate::executor::metrics::stats::add;
 use crate::executor::node::in_flight::InFlight;
+use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::NodeId;
 use crate::store::InFlightCount;
 
@@ -60,7 +61,7 @@ pub(crate) async fn supervise(
             if stop.is_cancelled() {
                 return Ok(());
             }
-            match settings.register_again(registered.0).await {
+            match again(&settings, registered.0, &mut left, &stop).await {
                 Ok(registered) => {
                     if !left.is_empty() {
                         tracing::warn!(
@@ -76,7 +77,22 @@ pub(crate) async fn supervise(
                 () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(delays.next_delay()) => {}
             }
-            unrecorded::record(&settings, registered.0, &mut left, &stop).await;
         };
     }
+}
+
+/// Records the outcomes that are left of a node session whose lease was lost, ends it, and registers a new one.
+async fn again(
+    settings: &Settings,
+    old: NodeId,
+    left: &mut Vec<Unrecorded>,
+    stop: &CancellationToken,
+) -> Result<(NodeId, Instant)> {
+    // Existing connections may lead to a server that is no longer the right one.
+    settings.store.reconnect();
+    // Asked before anything is written there: by now another server may answer.
+    let id = settings.installation_at_home().await?;
+    // The jobs are given back next, so this comes after the same check.
+    unrecorded::record_at_home(settings, old, left, stop).await;
+    settings.register_again(old, id).await
 }

@@ -1,6 +1,5 @@
 //! The outcomes that a node knows when it loses its lease.
 
-use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::completer::Completer;
 use crate::job::NodeId;
 
-/// How long a node that has lost its lease tries to record what it knows, each time before it tries to register again.
+/// How long a node that has lost its lease waits for a database, and how long it then tries to record what it knows.
 const RECORDING: Duration = Duration::from_secs(5);
 /// The same while the executor stops.
 const STOPPING: Duration = Duration::from_secs(1);
@@ -30,16 +29,23 @@ pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unr
     }
     // Existing connections may be stuck, or lead to a server that is no longer the right one.
     settings.store.reconnect();
-    let stopping = async {
-        stop.cancelled().await;
-        tokio::time::sleep(STOPPING).await;
-    };
-    let mut in_time = pin!(tokio::time::timeout(RECORDING, stopping));
     let is_at_home = tokio::select! {
         is_at_home = is_at_home(settings) => is_at_home,
-        _ = &mut in_time => false,
+        () = too_long(stop) => false,
     };
-    if !is_at_home {
+    if is_at_home {
+        record_at_home(settings, node, left, stop).await;
+    }
+}
+
+/// Does the same in a database that was just seen to be the one that the outcomes are of.
+pub(crate) async fn record_at_home(
+    settings: &Settings,
+    node: NodeId,
+    left: &mut Vec<Unrecorded>,
+    stop: &CancellationToken,
+) {
+    if left.is_empty() {
         return;
     }
     let over = CancellationToken::new();
@@ -58,7 +64,7 @@ pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unr
     tokio::pin!(recording);
     *left = tokio::select! {
         left = &mut recording => left,
-        _ = &mut in_time => {
+        () = too_long(stop) => {
             over.cancel();
             recording.await
         }
@@ -67,6 +73,15 @@ pub(crate) async fn record(settings: &Settings, node: NodeId, left: &mut Vec<Unr
     if recorded > 0 {
         tracing::info!(%node, recorded, "recorded the outcomes that were known when the lease was lost");
     }
+}
+
+/// Completes when a step has taken too long.
+async fn too_long(stop: &CancellationToken) {
+    let stopping = async {
+        stop.cancelled().await;
+        tokio::time::sleep(STOPPING).await;
+    };
+    let _ = tokio::time::timeout(RECORDING, stopping).await;
 }
 
 /// Waits until a database answers, and tells whether it is the one that the outcomes are of. A copy has rows of the same jobs.
