@@ -36,6 +36,10 @@ impl Reconnect {
     }
 }
 
+/// How much longer the tasks of a node wait before they look without a signal, in polls. One task polls for all of them
+/// (`executor/maintenance/look_ahead.rs`).
+pub(crate) const FALLBACK_POLLS: u32 = 120;
+
 /// Returns `duration` shortened or lengthened at random by up to a fifth, so that nodes that started together do not poll together.
 pub(crate) fn jitter(duration: Duration) -> Duration {
     duration.mul_f64(0.8 + 0.4 * chance())

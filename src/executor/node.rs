@@ -26,14 +26,13 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::backoff::jitter;
+use crate::backoff::{FALLBACK_POLLS, jitter};
 use crate::broker::Broker;
 use crate::codec::Codecs;
 use crate::error::{Error, ErrorKind};
 use crate::executor::kinds::breaker::Breakers;
 use crate::executor::kinds::failure_policy::FailurePolicy;
 use crate::executor::kinds::kind::Kinds;
-use crate::executor::maintenance::periodic::FALLBACK_POLLS;
 use crate::executor::metrics::stats::Counters;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::completion::Completions;

@@ -6,13 +6,12 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::backoff::{Reconnect, jitter};
+use crate::backoff::{FALLBACK_POLLS, Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::dispatch::kind_set::{KindSet, kind_sets};
 use crate::executor::dispatch::scan::ScanPlan;
 use crate::executor::groups::counting::CountingTurn;
 use crate::executor::kinds::kind::Kind;
-use crate::executor::maintenance::periodic::FALLBACK_POLLS;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::alone;

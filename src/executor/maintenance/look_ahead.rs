@@ -7,10 +7,10 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::backoff::later;
+use crate::backoff::{FALLBACK_POLLS, later};
 use crate::error::Result;
 use crate::executor::maintenance::clock::ClockWatch;
-use crate::executor::maintenance::periodic::{FALLBACK_POLLS, Next, Periodic};
+use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::node::Node;
 use crate::executor::node::signals::{HeartbeatsSeen, Signals};
 use crate::job::NodeId;

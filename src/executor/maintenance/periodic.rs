@@ -6,11 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::{Reconnect, jitter};
+use crate::backoff::{FALLBACK_POLLS, Reconnect, jitter};
 use crate::error::{Result, warn_of};
-
-/// How much longer the tasks wait before they look without a signal, in polls. [`LookAhead`](super::look_ahead::LookAhead) polls for them.
-pub(crate) const FALLBACK_POLLS: u32 = 120;
 
 /// A task that runs again and again.
 pub(crate) trait Periodic: Send {

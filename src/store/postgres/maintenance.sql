@@ -48,7 +48,8 @@ select exists (select from {schema}.timer_job where due_at <= (select stop from 
        exists (select from {schema}.external_job where lease_until <= statement_timestamp())
            or exists (select from {schema}.terminating_handler where until <= statement_timestamp()) as external,
        exists (select from {schema}.job where blocked_on = (select 'alone'::text) and share = '' and lock_owner is null) as suspects,
-       exists (select from {schema}.permit) or exists (select from {schema}.job where blocked_on is not null) as reconciliation,
+       (select ctid from {schema}.permit where key collate "C" > '' limit 1) is not null
+           or (select blocked_on from {schema}.job where blocked_on > '' order by blocked_on limit 1) is not null as reconciliation,
        (select array_agg(s.name)
         from served s
         where (
