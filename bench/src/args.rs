@@ -147,7 +147,8 @@ fn runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (3..=1000).contains(n)).ok_or_else(|| format!("--runs is {text:?}; use 3 to 1000"))
 }
 
-fn only(text: &str, cases: &[&str]) -> Result<Vec<String>, String> {
+/// Parses names of cases.
+pub(crate) fn only(text: &str, cases: &[&str]) -> Result<Vec<String>, String> {
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
     match names.iter().find(|name| !cases.contains(&name.as_str())) {
         Some(unknown) => Err(format!("unknown case {unknown:?}; there are {}", cases.join(", "))),

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::NodeHeartbeat;
 use crate::job::NodeId;
 
-/// What a node asks when it polls.
+/// A poll of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MaintenanceRequest<'a> {
-    /// What falls due within this time counts as due.
+    /// Work that falls due within this time counts as due.
     pub ahead: Duration,
     /// The node that asks, if it watches the heartbeats of others.
     pub node: Option<NodeId>,

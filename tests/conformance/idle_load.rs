@@ -9,7 +9,8 @@ use jobwright::store::{Rule, Scope, ShareBy};
 
 use crate::conformance::maintenance::{SOON, due, hand_out};
 use crate::conformance::schedules::daily;
-use crate::support::jobs::job;
+use crate::support::jobs::{job, node_info};
+use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -83,7 +84,45 @@ pub(crate) async fn a_poll_names_the_queues_in_which_jobs_may_start<T: TestDb>(d
     while store.admit_once().await.jobs > 0 {}
     let with_group: BTreeSet<String> = expected.into_iter().chain(["blocked".to_owned()]).collect();
     assert_eq!(named().await, (with_group.clone(), false));
+    // A pause of all queues, and its end.
+    store.put_rule(&Rule::new(Scope::Queue, "*").paused(true)).await.unwrap();
+    assert!(named().await.0.is_subset(&BTreeSet::from(["out".to_owned()])));
+    store.put_rule(&Rule::new(Scope::Queue, "*").paused(false)).await.unwrap();
+    assert_eq!(named().await.0, with_group);
     // A limit that claims can't count: each waiting row under it needs a pass.
     store.put_rule(&Rule::new(Scope::Queue, "ready").running(5).shares(ShareBy::Tenant, [])).await.unwrap();
     assert!(named().await.1);
+}
+
+/// Rows that are hidden for a delivery are named where a claim takes them all the same: under a limit that it counts, and those that are sent.
+pub(crate) async fn a_poll_names_hidden_rows_that_claims_take<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let (own, kinds, outbound) = (words(&["default"]), words(&["kind"]), words(&["out"]));
+    let request = MaintenanceRequest { queues: &own, kinds: &kinds, outbound: &outbound, ..Default::default() };
+    let named = async || store.maintenance_due(&request).await.unwrap().queues.unwrap();
+    store.send(NewJob::json("kind", &1)).await;
+    store.send(NewJob::json("x", &1).queue("out")).await;
+    db.raw("update {schema}.job set visible_at = now() + interval '100 seconds'").await;
+    assert_eq!(named().await, ["out"]);
+    store.put_rule(&Rule::new(Scope::Queue, "default").running(1)).await.unwrap();
+    assert_eq!(
+        named().await.into_iter().collect::<BTreeSet<_>>(),
+        BTreeSet::from(["default".to_owned(), "out".to_owned()])
+    );
+}
+
+/// The cost of watching does not grow with the square of the number of nodes.
+pub(crate) async fn most_nodes_read_few_heartbeats<const POOLED: bool>(db: &Pg<POOLED>) {
+    const NODES: usize = 30;
+    let store = db.jobs();
+    let mut read = Vec::new();
+    let mut nodes = BTreeSet::new();
+    for _ in 0..NODES {
+        nodes.insert(store.register_node(&node_info("n")).await.unwrap());
+    }
+    for node in nodes {
+        read.push(store.watched_heartbeats(node).await.unwrap().len());
+    }
+    assert_eq!((read[..8].iter().sum::<usize>(), read[8..].iter().sum::<usize>()), (8 * NODES, 8 * (NODES - 8)));
 }

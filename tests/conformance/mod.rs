@@ -736,6 +736,8 @@ conformance! {
         idle_load {
             distant_maintenance_is_not_reported_as_due
             a_poll_names_the_queues_in_which_jobs_may_start
+            a_poll_names_hidden_rows_that_claims_take
+            most_nodes_read_few_heartbeats
         }
         refused_rows {
             rows_refused_by_a_trigger_do_not_fail_their_batch

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::args::only;
+
 /// The measurements, in the order in which they run.
 pub(crate) const CASES: [&str; 5] = ["start", "idle", "load", "restart", "killed"];
 
@@ -69,7 +71,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Option<FleetAr
             "--seconds" => fleet.window = Duration::from_secs(number(name, &value()?, 1, 3_600)? as u64),
             "--rate" => fleet.rate = number(name, &value()?, 1, 100_000)?,
             "--lease" => fleet.lease = lease(&value()?)?,
-            "--only" => fleet.only = only(&value()?)?,
+            "--only" => fleet.only = only(&value()?, &CASES)?,
             "--json" => fleet.json = Some(value()?.into()),
             "--check" => fleet.check = true,
             "--help" | "-h" => return Ok(None),
@@ -113,14 +115,6 @@ fn lease(text: &str) -> Result<Duration, String> {
     };
     let lease = milliseconds.map(Duration::from_millis).filter(|lease| (1..=3_600).contains(&lease.as_secs()));
     lease.ok_or_else(|| format!("--lease is {text:?}; use 1s to 3600s"))
-}
-
-fn only(text: &str) -> Result<Vec<String>, String> {
-    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    match names.iter().find(|name| !CASES.contains(&name.as_str())) {
-        Some(unknown) => Err(format!("unknown case {unknown:?}; there are {}", CASES.join(", "))),
-        None => Ok(names),
-    }
 }
 
 #[cfg(test)]

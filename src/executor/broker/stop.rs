@@ -14,8 +14,8 @@ const _: () = assert!(DECIDED.as_secs() < LET_GO.as_secs());
 /// Runs a task that ends by itself between two calls to the store once the node stops.
 ///
 /// A call that is in progress is awaited for up to 2 s. It may have been committed, and then the messages must be acked, counted, and the
-/// waiting clients and executors told. If there is no answer by then, the broker delivers the messages again, and what was recorded is
-/// recognized.
+/// waiting clients and executors told. If there is no answer by then, the broker delivers the messages again, and the store refuses a report that it
+/// has recorded.
 pub(crate) async fn between_calls(stop: &CancellationToken, task: Pin<Box<dyn Future<Output = ()> + Send + '_>>) {
     tokio::select! {
         biased;

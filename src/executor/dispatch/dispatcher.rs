@@ -283,7 +283,7 @@ impl Dispatcher {
         let bound = allowed.jobs < limit - jobs.len().min(limit);
         let fresh_count = fresh.len();
         let full = fresh_count >= allowed.jobs;
-        let (set, poll) = (&mut self.sets[index], self.node.poll_interval);
+        let set = &mut self.sets[index];
         let fresh = Claimed { jobs: fresh, ..Claimed::default() };
         let more = if allowed.jobs == 0 {
             set.scan.saw_nothing(plan);
@@ -296,7 +296,7 @@ impl Dispatcher {
         jobs.extend(fresh.jobs);
         set.bound = bound && full;
         if set.bound && allowed.waits {
-            set.was_refused(allowed.wait, now, poll);
+            set.was_refused(allowed.wait, now);
         }
         if allowed.passed_over && fresh_count < allowed.jobs.max(1) {
             set.owe_a_claim();

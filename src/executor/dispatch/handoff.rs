@@ -45,6 +45,7 @@ impl LocalExecutor for Node {
     }
 
     fn poll(&self) {
+        self.cancellations.check();
         self.signals.poll.notify_one();
     }
 

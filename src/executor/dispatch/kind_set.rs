@@ -16,6 +16,9 @@ use crate::store::Scope;
 
 /// How soon a limit that allowed no more is asked again at first: other nodes' jobs may have ended.
 const REFUSED: Duration = Duration::from_millis(20);
+/// The longest such delay: each refusal doubles it. A node's demand counts for 5 s (`allowance` in the schema): a longer delay would cost it its share of
+/// the limit.
+const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
 /// Kinds that are claimed together: all without their own limit, or one that has a limit. So a node never takes more jobs of a limited kind
 /// than it can start.
@@ -133,12 +136,11 @@ impl KindSet {
         self.patience = REFUSED;
     }
 
-    /// Notes that its limits allow no more: at least for `wait`, if that is known. Otherwise the set asks again after about as long as it has
-    /// been refused, at most after a `poll`.
-    pub(crate) fn was_refused(&mut self, wait: Option<Duration>, now: Instant, poll: Duration) {
+    /// Notes that its limits allow no more: at least for `wait`, if that is known.
+    pub(crate) fn was_refused(&mut self, wait: Option<Duration>, now: Instant) {
         self.timed = wait.is_some();
         self.again = Some(now + wait.unwrap_or_else(|| jitter(self.patience)));
-        self.patience = (2 * self.patience).min(poll.max(REFUSED));
+        self.patience = (2 * self.patience).min(LONGEST_REFUSED);
     }
 }
 
@@ -177,8 +179,6 @@ mod tests {
     use super::*;
     use crate::executor::node::limits::{CountedLimits, Running};
 
-    const POLL: Duration = Duration::from_secs(5);
-
     /// Makes two sets under the limit of the queue, each also under the given limit of its kind, if any.
     fn sets(kinds: [Option<&str>; 2]) -> [KindSet; 2] {
         let queues: HashMap<_, _> = [("q".to_owned(), Arc::new(Queue::new("q".to_owned(), 10)))].into();
@@ -194,7 +194,7 @@ mod tests {
     /// Claims and is refused. Returns whether a job has ended meanwhile.
     fn refuse(set: &mut KindSet) -> bool {
         set.asks();
-        set.was_refused(None, Instant::now(), POLL);
+        set.was_refused(None, Instant::now());
         set.wait_for_ends("q")
     }
 
@@ -205,7 +205,7 @@ mod tests {
         set.asks();
         let [first, second] = running;
         drop(first);
-        set.was_refused(None, Instant::now(), POLL);
+        set.was_refused(None, Instant::now());
         assert!(set.wait_for_ends("q"), "between its claim and its refusal");
         assert!(!refuse(&mut set) && set.is_refused(Instant::now()));
         drop(second);
@@ -247,7 +247,7 @@ mod tests {
         let [mut set, _] = sets([None, None]);
         let running = Running::new(&set.counted);
         set.asks();
-        set.was_refused(Some(Duration::from_secs(9)), Instant::now(), POLL);
+        set.was_refused(Some(Duration::from_secs(9)), Instant::now());
         drop(running);
         assert!(!set.wait_for_ends("q") && set.is_refused(Instant::now()));
     }

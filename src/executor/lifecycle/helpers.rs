@@ -140,8 +140,10 @@ fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
     });
     start("leases of external workers", |node, with| {
         let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup.clone() };
-        let driver = Driver::new(with.patience.lease, node.signals.external.clone(), with.quit.clone());
-        driver.retry(with.patience.interval()).drive_when_woken(task).boxed()
+        let driver = Driver::new(node.poll_interval, node.signals.external.clone(), with.quit.clone());
+        // However rare polls are.
+        let driver = driver.fallback(12 * with.patience.lease).retry(with.patience.interval());
+        driver.drive_when_woken(task).boxed()
     });
     start("the clock", |node, with| {
         let task =

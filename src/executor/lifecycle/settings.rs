@@ -139,8 +139,11 @@ impl Settings {
 
     /// Ends the old node session and registers a new one. The process is alive and has stopped its work. So jobs that no other node took
     /// yet are released without costing an attempt, and no death is counted.
-    /// `id` is that of the installation, as [`installation_at_home`](Self::installation_at_home) has just returned it.
-    pub(crate) async fn register_again(&self, old: NodeId, id: Option<String>) -> Result<(NodeId, Instant)> {
+    pub(crate) async fn register_again(&self, old: NodeId) -> Result<(NodeId, Instant)> {
+        // Existing connections may lead to a server that is no longer the right one.
+        self.store.reconnect();
+        // Asked before anything is written there: by now another server may answer.
+        let id = self.installation_at_home().await?;
         let released = self.store.retire_node(old).await?;
         if released > 0 {
             tracing::info!(node = %old, released, "gave back the jobs of the lost lease");

@@ -88,11 +88,11 @@ async fn again(
     left: &mut Vec<Unrecorded>,
     stop: &CancellationToken,
 ) -> Result<(NodeId, Instant)> {
-    // Existing connections may lead to a server that is no longer the right one.
-    settings.store.reconnect();
-    // Asked before anything is written there: by now another server may answer.
-    let id = settings.installation_at_home().await?;
-    // The jobs are given back next, so this comes after the same check.
-    unrecorded::record_at_home(settings, old, left, stop).await;
-    settings.register_again(old, id).await
+    if !left.is_empty() {
+        settings.store.reconnect();
+        settings.installation_at_home().await?;
+        unrecorded::record_at_home(settings, old, left, stop).await;
+    }
+    // The jobs are given back here. It checks once more: recording takes a while.
+    settings.register_again(old).await
 }

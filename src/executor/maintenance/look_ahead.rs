@@ -7,8 +7,9 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::backoff::{FALLBACK_POLLS, later};
+use crate::backoff::later;
 use crate::error::Result;
+use crate::executor::kinds::breaker::Breaker;
 use crate::executor::maintenance::clock::ClockWatch;
 use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::node::Node;
@@ -18,6 +19,8 @@ use crate::store::{Maintenance, MaintenanceDue, MaintenanceRequest};
 
 /// A query that takes longer reads many dead rows at the heads of queues.
 const SLOW: Duration = Duration::from_millis(250);
+/// How many polls leave the queues out after two slow ones.
+const LEFT_OUT: u32 = 10;
 
 /// Polls for all tasks. Every node does.
 pub(crate) struct LookAhead {
@@ -29,15 +32,39 @@ pub(crate) struct LookAhead {
     node: Weak<Node>,
     me: NodeId,
     queues: Vec<String>,
-    kinds: Vec<String>,
+    kinds: Vec<(String, Arc<Breaker>)>,
     outbound: Vec<String>,
     /// The checksum of the rules at the last poll.
     rules: Option<i64>,
     /// How often the heartbeats of other nodes are read, and when they were last.
     watching: Duration,
     watched: Option<Instant>,
-    /// For how many polls the queues are left to their own tasks.
-    without_queues: u32,
+    queue_checks: QueueChecks,
+}
+
+/// Whether polls look into the queues. While they don't, the tasks of the queues look by themselves, as often.
+#[derive(Debug, Default)]
+struct QueueChecks {
+    /// How many polls in a row that looked were slow.
+    slow: u32,
+    /// How many more polls leave the queues out.
+    left_out: u32,
+}
+
+impl QueueChecks {
+    /// Returns whether the next poll looks.
+    fn next(&mut self) -> bool {
+        self.left_out = self.left_out.saturating_sub(1);
+        self.left_out == 0
+    }
+
+    /// Notes how long a poll took that looked. One that is slow may have waited for a connection.
+    fn took(&mut self, time: Duration) {
+        self.slow = if time > SLOW { self.slow + 1 } else { 0 };
+        if self.slow > 1 {
+            self.left_out = LEFT_OUT;
+        }
+    }
 }
 
 impl LookAhead {
@@ -51,23 +78,23 @@ impl LookAhead {
             node: node.this.clone(),
             me: node.id,
             queues: node.queues.keys().cloned().collect(),
-            kinds: node.kinds.keys().cloned().collect(),
+            kinds: node.kinds.iter().map(|(name, kind)| (name.clone(), kind.breaker.clone())).collect(),
             outbound: if node.broker.is_some() { outbound } else { Vec::new() },
             rules: None,
             watching,
             watched: None,
-            without_queues: 0,
+            queue_checks: QueueChecks::default(),
         }
     }
 
     async fn ask(&mut self) -> MaintenanceDue {
         // What falls due before the next poll must be known from this one.
         let mut request = MaintenanceRequest::within(2 * self.poll);
-        let asks_for_queues = self.without_queues == 0;
-        if asks_for_queues {
-            (request.queues, request.kinds, request.outbound) = (&self.queues, &self.kinds, &self.outbound);
-        } else {
-            self.without_queues -= 1;
+        let looks = self.queue_checks.next();
+        let able = self.kinds.iter().filter(|(_, breaker)| !breaker.is_open());
+        let kinds: Vec<String> = able.map(|(name, _)| name.clone()).collect();
+        if looks {
+            (request.queues, request.kinds, request.outbound) = (&self.queues, &kinds, &self.outbound);
         }
         let asked = Instant::now();
         request.node = self.watched.is_none_or(|at| asked.duration_since(at) >= self.watching).then_some(self.me);
@@ -76,11 +103,11 @@ impl LookAhead {
             MaintenanceDue::ANY
         });
         let answered = Instant::now();
-        if !asks_for_queues {
-            due.queues = None;
-        } else if answered.duration_since(asked) > SLOW {
+        if looks {
+            self.queue_checks.took(answered.duration_since(asked));
+        } else {
             // Claims remember how far they have read, and pause for as long as it takes.
-            self.without_queues = FALLBACK_POLLS;
+            (due.queues, due.admission) = (None, true);
         }
         if let Some(heartbeats) = due.heartbeats.take() {
             self.watched = Some(asked);
@@ -115,5 +142,33 @@ impl Periodic for LookAhead {
             }
         }
         Ok(Next::After(later(self.poll)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_left_out_after_two_slow_polls_and_looked_into_again() {
+        let (slow, fast) = (2 * SLOW, SLOW / 2);
+        let mut checks = QueueChecks::default();
+        for time in [slow, fast, slow, fast] {
+            assert!(checks.next(), "one may have waited for a connection");
+            checks.took(time);
+        }
+        for round in 0..3 {
+            assert!(checks.next());
+            checks.took(slow);
+            if round == 0 {
+                assert!(checks.next());
+                checks.took(slow);
+            }
+            let left_out = (0..LEFT_OUT - 1).filter(|_| !checks.next()).count();
+            assert_eq!(left_out, LEFT_OUT as usize - 1, "round {round}");
+        }
+        assert!(checks.next());
+        checks.took(fast);
+        assert!(checks.next(), "it is fast again");
     }
 }

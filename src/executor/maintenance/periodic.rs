@@ -47,6 +47,12 @@ impl Driver {
         Self { delays: Reconnect::new(poll), retry: None, fallback: poll * FALLBACK_POLLS, signal, stop }
     }
 
+    /// Sets after which time the task runs without a signal.
+    pub(crate) fn fallback(mut self, fallback: Duration) -> Self {
+        self.fallback = fallback;
+        self
+    }
+
     /// Sets the pause after each failure. For tasks whose statements are heavy, and need not be repeated at once.
     pub(crate) fn retry(mut self, pause: Duration) -> Self {
         self.retry = Some(pause);

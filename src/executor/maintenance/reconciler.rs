@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_secs(2);
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 /// How many times in a row it does not look while polls see neither a permit nor a blocked job.
 const SKIPS: u32 = 10;
-/// How long a permit has to be without a holder. A node notices within a second or two that a job of its own is gone, and then its handler holds
+/// How long a permit has to be without a holder. A node notices within a few seconds that a job of its own is gone, and then its handler holds
 /// the permit until it ends (`cancellations.rs`).
 const GRACE: Duration = Duration::from_secs(15);
 /// The pause between two pages.

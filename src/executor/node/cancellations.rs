@@ -21,7 +21,7 @@ pub(crate) const LET_GO: Duration = Duration::from_secs(5);
 
 /// How often the node looks whether to ask the database about the jobs in flight. Only jobs already in flight at the look before are asked about.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// A job is asked about again after a part of the time for which it has run, and after this time at most. A hint comes before.
+/// A job is asked about again after this part of the time for which it has run, and after [`LONGEST`] at most. A hint comes before.
 const PART: u32 = 4;
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -134,7 +134,10 @@ impl Cancellations {
                     }
                     self.cancel_stale(stale, &current);
                 }
-                Err(error) => tracing::debug!(%error, "could not look for cancelled jobs; trying again"),
+                Err(error) => {
+                    tracing::debug!(%error, "could not look for cancelled jobs; trying again");
+                    self.check();
+                }
             }
         }
     }

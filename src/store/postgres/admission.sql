@@ -110,12 +110,7 @@ cross join lateral (
         order by c.rank, c.seq
         limit :ahead
     ) c
-    where exists (
-        select from {schema}.rule r
-        where (r.paused or r.running is not null or r.rate is not null)
-          and (not :counting::bool or r.paused or not {counted})
-          and {covers:c}
-    )
+    where {awaits_admission(:counting::bool)}
     limit :limit
 ) w
 union all

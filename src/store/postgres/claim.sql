@@ -57,8 +57,7 @@ where j.ctid = any (array(
           and c.blocked_on is null
           and {queue_open(:queue)}
           and {may_start}
-          and (c.visible_at is null or c.visible_at <= statement_timestamp() or :include_hidden::bool
-               or c.visible_at > statement_timestamp() + interval '120 seconds')
+          and ({visible} or :include_hidden::bool)
           and (:kinds::text[] is null or c.kind = any (:kinds))
         order by c.rank, c.seq
         limit :limit
@@ -85,8 +84,7 @@ cross join lateral (
       and c.blocked_on is null
       and {queue_open(:queue)}
       and {may_start}
-      and (c.visible_at is null or c.visible_at <= statement_timestamp() or :include_hidden::bool
-           or c.visible_at > statement_timestamp() + interval '120 seconds')
+      and ({visible} or :include_hidden::bool)
       and (:kinds::text[] is null or c.kind = any (:kinds))
     order by c.rank, c.seq
     limit :limit
@@ -147,9 +145,8 @@ select c.id, c.version::int8 as version, c.attempt, c.queue, c.kind,
 from {schema}.job c
 where c.blocked_on = (select 'alone'::text) and c.share = '' and c.lock_owner is null
   and c.queue = any (:queues) and (:kinds::text[] is null or c.kind = any (:kinds))
-  and (c.options is null or (c.options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
-       or (c.options ? 'expires'::text) is not true)
-  and (c.visible_at is null or c.visible_at <= statement_timestamp() or c.visible_at > statement_timestamp() + interval '120 seconds')
+  and {unexpired}
+  and {visible}
   and ((select not exists (select from {schema}.rule r where r.paused or r.running = 0))
        or not exists (select from {schema}.rule r where (r.paused or not c.admitted and r.running = 0) and {covers:c}))
 order by c.rank, c.seq

@@ -113,12 +113,30 @@ case when jsonb_typeof({row}.errors) = 'array' and pg_column_size({row}.errors) 
                else jsonb_path_query_array({row}.errors, 'lax $[last - {errors_kept} + 2 to last]') end
      else '[]' end
 
+-- name: unexpired
+-- Whether a waiting row `c` has a time to live that is not over, or none.
+(c.options is null or (c.options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
+    or (c.options ? 'expires'::text) is not true)
+
+-- name: visible
+-- Whether a waiting row `c` is left to no delivery. One that is hidden for longer than anything asks for was written by a clock that ran ahead (MAX_HIDDEN).
+(c.visible_at is null or c.visible_at <= statement_timestamp() or c.visible_at > statement_timestamp() + interval '120 seconds')
+
+-- name: awaits_admission
+-- Whether an admission pass has to decide about a waiting row `c`: a rule covers it that claims do not count themselves. The argument says whether the
+-- claims of its queue count at all.
+exists (
+    select from {schema}.rule r
+    where (r.paused or r.running is not null or r.rate is not null)
+      and (not {argument} or r.paused or not {counted})
+      and {covers:c}
+)
+
 -- name: may_start
 -- Whether a waiting row `c` may be claimed: it has not expired, no rule pauses it, and it was admitted if a limit covers it. The first
 -- check of the rules runs once per statement: without rules a row costs no more than that.
 (
-    (c.options is null or (c.options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
-        or (c.options ? 'expires'::text) is not true)
+    {unexpired}
     and (
         (select not exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null))
         or not exists (
@@ -201,7 +219,7 @@ and (select e.holder from {schema}.terminating_handler e where e.holder = {row}.
 (select not exists (
     select from {schema}.rule r
     where r.scope = 'queue' and r.paused
-      and r.name in ({queue}, '*')
+      and r.name in ({argument}, '*')
 ))
 
 -- name: renewed
@@ -247,8 +265,7 @@ not exists (
 -- this claim counts: that of its queue (:queue_counted), that of its one kind (:kind_counted). The first check of the rules runs once
 -- per statement.
 (
-    (c.options is null or (c.options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
-        or (c.options ? 'expires'::text) is not true)
+    {unexpired}
     and (
         (select not exists (
             select from {schema}.rule r
@@ -325,5 +342,5 @@ last_watcher as materialized (
 watched as materialized (
     select id, heartbeats, (extract(epoch from lease)::float8 * 1000000::float8)::int8 as lease_us, dead_at is not null as dead
     from {schema}.node
-    where id <= (select case when :node::int8 <= id then 2147483647 else coalesce(id, 2147483647) end from last_watcher)
+    where :node::int8 is not null and id <= (select case when :node::int8 <= id then 2147483647 else coalesce(id, 2147483647) end from last_watcher)
 )

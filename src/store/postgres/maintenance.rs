@@ -28,8 +28,7 @@ const PROMOTE: &str = "promote due timers";
 impl Maintenance for Postgres {
     async fn maintenance_due(&self, request: &MaintenanceRequest<'_>) -> Result<MaintenanceDue> {
         let (ahead, first) = (rows::micros(request.ahead), rows::count(LOOK_AHEAD));
-        // No node has this id, and it watches nobody.
-        let node = request.node.map_or(i64::MAX, |node| node.0);
+        let node = request.node.map(|node| node.0);
         let params: Params<'_> = &[&ahead, &node, &request.queues, &request.kinds, &request.outbound, &first];
         let rows = self.0.engine("look for something to do", &self.0.sql.maintenance_due, params).await?;
         let row = rows::single(&rows)?;

@@ -1,20 +1,27 @@
 -- name: maintenance_due
--- Whether maintenance work is due, now or within :ahead_us microseconds: one index step per table. An idle node asks nothing else, apart
+-- Whether maintenance work is due, now or within :ahead_us microseconds: one index step per table, and some rows of each queue. An idle node asks nothing else, apart
 -- from its lease. The answer includes the time, which shows whether a clock was set back. `stop` is stable, so that it
 -- can be an index condition. The key of suspects is a subselect, so that no index on all blocked jobs is possible (`suspects`).
 -- `queues` names those in which a job may start: :queues, whose jobs of :kinds this node runs, and :outbound, whose jobs it sends. It reads the
 -- first rows of each. If none of so many may start, those behind may, so the queue counts. A paused queue is not read.
--- Whether a limit that claims count has room, only a claim finds out. Waiting rows that a rule covers otherwise need an admission pass, as do keys
+-- Jobs that are sent, and those under a limit that claims count, are claimed although they are hidden.
+-- Whether such a limit has room, only a claim finds out. Waiting rows that a rule covers otherwise need an admission pass, as do keys
 -- that are unblocked. `rules` is a checksum of the rules: a change that no hint has announced needs one too.
 -- :ahead_us::int8, :node::int8, :queues::text[], :kinds::text[], :outbound::text[], :ahead::int8
 with moment as (
     select statement_timestamp() + :ahead_us::float8 * interval '1 microsecond' as stop,
            (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 + :ahead_us as stop_us
 ),
+-- Whether there are rules under which waiting rows need an admission pass: any limit, or one that claims can't count.
+ruled as materialized (
+    select exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null) as by_any,
+           exists (select from {schema}.rule r where r.paused or (r.running is not null or r.rate is not null) and not {counted}) as uncounted,
+           exists (select from {schema}.rule r where (r.running is not null or r.rate is not null) and {counted}) as counted
+),
 served as materialized (
-    select unnest(:queues::text[]) as name, true as own
+    select unnest(:queues::text[]) as name, true as own, (select uncounted from ruled) as is_ruled
     union all
-    select unnest(:outbound::text[]), false
+    select unnest(:outbound::text[]), false, (select by_any from ruled)
 ),
 {watched}
 select exists (select from {schema}.timer_job where due_at <= (select stop from moment)) as timers,
@@ -24,26 +31,20 @@ select exists (select from {schema}.timer_job where due_at <= (select stop from 
                       where options ? 'expires'::text and (options ->> 'expires'::text)::int8 <= (select stop_us from moment))
            or exists (select from {schema}.unique_key where expires_at <= statement_timestamp()) as expiry,
        exists (select from {schema}.unblock where unblock_at <= (select stop from moment))
-           or (select exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null))
-              and exists (
-                  select
-                  from served s
-                  cross join lateral (
-                      select c.kind, c.queue, c.options
-                      from {schema}.job c
-                      where c.queue = s.name and c.blocked_on is null and c.lock_owner is null and not c.admitted
-                        and (not s.own or c.kind = any (:kinds::text[]))
-                        and {queue_open(s.name)}
-                      order by c.rank, c.seq
-                      limit :ahead
-                  ) c
-                  where exists (
-                      select from {schema}.rule r
-                      where (r.paused or r.running is not null or r.rate is not null)
-                        and (not s.own or r.paused or not {counted})
-                        and {covers:c}
-                  )
-              ) as admission,
+           or exists (
+               select
+               from (select * from served where is_ruled) s
+               cross join lateral (
+                   select c.kind, c.queue, c.options
+                   from {schema}.job c
+                   where c.queue = s.name and c.blocked_on is null and c.lock_owner is null and not c.admitted
+                     and (not s.own or c.kind = any (:kinds::text[]))
+                     and {queue_open(s.name)}
+                   order by c.rank, c.seq
+                   limit :ahead
+               ) c
+               where {awaits_admission(s.own)}
+           ) as admission,
        exists (select from {schema}.schedule where not paused and next_at <= (select stop from moment)) as schedules,
        exists (select from {schema}.external_job where lease_until <= statement_timestamp())
            or exists (select from {schema}.terminating_handler where until <= statement_timestamp()) as external,
@@ -55,10 +56,7 @@ select exists (select from {schema}.timer_job where due_at <= (select stop from 
         where (
             select coalesce(bool_or(c.starts), false) or count(*) = 100
             from (
-                select (not s.own or c.kind = any (:kinds::text[]))
-                       and (c.visible_at is null or c.visible_at <= statement_timestamp() or c.visible_at > statement_timestamp() + interval '120 seconds')
-                       and (c.options is null or (c.options ->> 'expires'::text)::int8 > (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8
-                            or (c.options ? 'expires'::text) is not true) as starts
+                select (not s.own or c.kind = any (:kinds::text[]) and ({visible} or (select counted from ruled))) and {unexpired} as starts
                 from {schema}.job c
                 where c.queue = s.name and c.blocked_on is null and c.lock_owner is null
                   and {queue_open(s.name)}

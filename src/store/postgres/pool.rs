@@ -18,7 +18,8 @@ pub(super) type Pool = managed::Pool<Manager>;
 pub(super) type Object = managed::Object<Manager>;
 pub(super) type PoolError = managed::PoolError<Failures>;
 
-/// How long a connection of the engine, or of a context, stays open that nobody uses. The engine needs several only at its start and under load.
+/// How long a connection of the engine, or of a context, stays open that nobody takes. The engine needs several only at its start and under load. The
+/// pool knows when a connection was taken, and not when it came back: one that was in use for longer is closed too.
 const ENGINE_IDLE: Duration = Duration::from_secs(15);
 const USER_IDLE: Duration = Duration::from_secs(60);
 

@@ -27,9 +27,9 @@ macro_rules! fragments {
 }
 
 fragments! {
-    own_filter, briefly, buried, counted, covers, first_submissions, fit_numbers, fit_options, given_ids, kept_errors,
+    own_filter, awaits_admission, briefly, buried, counted, covers, first_submissions, fit_numbers, fit_options, given_ids, kept_errors,
     may_start, old, orphaned, queue_open, renewed, state, taken_back, ttl, uncounted_usage, uncovered, owned_unknown,
-    schedules, sent_columns, numbered, watched, blocked_and_later, remembered_done,
+    schedules, sent_columns, numbered, unexpired, visible, watched, blocked_and_later, remembered_done,
 }
 
 /// The parameters of a filter, in the order of `Filter::params`.
@@ -88,8 +88,8 @@ fn expand(sql: &str, of: &dyn Fn(&str) -> Option<String>) -> String {
 
 /// Returns what takes the place of a name in braces.
 fn filled(name: &str, schema: &str, keep: Keep) -> Option<String> {
-    if let Some(queue) = name.strip_prefix("queue_open(").and_then(|rest| rest.strip_suffix(')')) {
-        return fragment("queue_open").map(|text| text.replace("{queue}", queue));
+    if let Some((name, argument)) = name.strip_suffix(')').and_then(|call| call.split_once('(')) {
+        return fragment(name).map(|text| text.replace("{argument}", argument));
     }
     if let Some((name, of)) = name.split_once(':') {
         return fragment(name).map(|text| text.replace("{row}", of)).or_else(|| job_columns::of_row(name, of));
