@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use jobwright::Admin;
-use jobwright::store::{HeldUp, NodeStatus, QueueStatus, Reason, Rule, Scope, StatusReport};
+use jobwright::store::{Count, HeldUp, NodeStatus, QueueStatus, Reason, Rule, Scope, StatusReport};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::Mutex;
@@ -120,7 +120,7 @@ fn named(queues: &[QueueStatus]) -> Option<BTreeSet<String>> {
         return None;
     }
     let mut all: Vec<&QueueStatus> = queues.iter().collect();
-    all.sort_by_key(|queue| std::cmp::Reverse(states(queue).map(|(_, count)| count).iter().sum::<u64>()));
+    all.sort_by_key(|queue| std::cmp::Reverse(states(queue).into_iter().map(|(_, count)| count.get()).sum::<u64>()));
     Some(all.into_iter().take(QUEUES).map(|queue| queue.queue.clone()).collect())
 }
 
@@ -153,7 +153,7 @@ fn joined(queues: &[QueueStatus], named: Option<&BTreeSet<String>>) -> Vec<Queue
     joined.into_values().collect()
 }
 
-fn states(queue: &QueueStatus) -> [(&'static str, u64); 7] {
+fn states(queue: &QueueStatus) -> [(&'static str, Count); 7] {
     [
         ("waiting", queue.waiting),
         ("blocked", queue.blocked),
@@ -203,9 +203,19 @@ impl Collector for Snapshot {
 impl Stored {
     fn queues(&self, to: &mut Writer<'_>) -> fmt::Result {
         let jobs = self.queues.iter().flat_map(|queue| {
-            states(queue).map(|(state, count)| (vec![("queue", queue.queue.as_str()), ("state", state)], count as f64))
+            states(queue)
+                .map(|(state, count)| (vec![("queue", queue.queue.as_str()), ("state", state)], count.get() as f64))
         });
         to.gauge("jobwright_queue_jobs", "Jobs by queue and state", jobs)?;
+        let inexact = self.queues.iter().flat_map(|queue| {
+            let inexact = states(queue).into_iter().filter(|(_, count)| !count.is_exact());
+            inexact.map(|(state, _)| (vec![("queue", queue.queue.as_str()), ("state", state)], 1.0))
+        });
+        to.gauge(
+            "jobwright_queue_jobs_inexact",
+            "1 where the number of jobs is an estimate or a lower bound",
+            inexact,
+        )?;
         let late = self.queues.iter().map(|queue| (queue.oldest_overdue_seconds, queue));
         let late = late.map(|(late, queue)| (of(&queue.queue), late.unwrap_or_default()));
         to.gauge("jobwright_queue_oldest_overdue_seconds", "For how long a timer is due and not moved", late)?;
@@ -247,6 +257,7 @@ mod tests {
     use super::*;
 
     fn queue(name: &str, waiting: u64, oldest: f64) -> QueueStatus {
+        let waiting = Count::Exact(waiting);
         QueueStatus { queue: name.to_owned(), waiting, oldest_waiting_seconds: Some(oldest), ..QueueStatus::default() }
     }
 

@@ -147,13 +147,13 @@ alter table {schema}.job add constraint job_id primary key (id) with (fillfactor
 -- Serves expire_jobs.sql and maintenance_due.sql, which read the jobs that expire first, and repair_lives.sql, which reads those that expire last.
 -- Only jobs with a time to live are in it.
 create index job_expires on {schema}.job (((options ->> 'expires')::int8)) where options ? 'expires';
--- Serves claim.sql, claim_counted.sql and hand_out.sql, which take the first rows of a queue; also list.sql, full_queues.sql, age.sql and
--- admit_candidates.sql. Blocked jobs are not in it, so no claim walks over them, however many there are.
+-- Serves claim.sql, claim_counted.sql and hand_out.sql, which take the first rows of a queue; also list.sql, status_walk.sql, full_queues.sql, age.sql
+-- and admit_candidates.sql. Blocked jobs are not in it, so no claim walks over them, however many there are.
 create index job_acquire on {schema}.job (queue, rank, seq) with (fillfactor = 97) where blocked_on is null;
 -- Serves admit_candidates.sql and complete_and_claim_next.sql, which read the best jobs that are blocked on a key (of a share) from the start, and
 -- for statements that step from key to key, share to share or rank to rank.
 create index job_blocked_on on {schema}.job (blocked_on, share, rank, seq) where blocked_on is not null;
--- Serves full_queues.sql, which counts the blocked jobs of a queue with a maximum depth, and the pages of list.sql. Only a statement that asks
+-- Serves full_queues.sql, which counts the blocked jobs of a queue with a maximum depth, the pages of list.sql, and status_walk.sql. Only a statement that asks
 -- for `blocked_on > ''` can use it: with the condition `is not null`, the planner took it, as the smallest index, to find any key and any id by
 -- walking over all blocked jobs.
 create index job_blocked on {schema}.job (queue, seq) where blocked_on > '';
@@ -198,6 +198,8 @@ create index timer_job_expires on {schema}.timer_job (((options ->> 'expires')::
 -- Serves the pages of list.sql. `job` has no index on seq alone, because each job that is sent would pay for it; list.sql finds its pages by queue
 -- and rank.
 create index timer_job_seq on {schema}.timer_job (seq);
+-- Serves status_walk.sql, which counts the first timers of each queue. It does not have due_at: then the planner could take it for promote.sql.
+create index timer_job_queue on {schema}.timer_job (queue);
 
 -- A row is a job that an operator has suspended.
 create table {schema}.suspended_job (
@@ -225,6 +227,8 @@ create table {schema}.suspended_job (
 alter table {schema}.suspended_job add constraint suspended_job_id primary key (id);
 -- Serves the pages of list.sql.
 create index suspended_job_seq on {schema}.suspended_job (seq);
+-- Serves status_walk.sql, which counts the first of each queue, and operators, who filter by queue.
+create index suspended_job_queue on {schema}.suspended_job (queue);
 
 -- A row is a dead letter: a job that failed for good and waits for a person.
 create table {schema}.dead_letter_job (
@@ -250,7 +254,7 @@ create table {schema}.dead_letter_job (
 
 -- Serves every statement that names jobs by id.
 alter table {schema}.dead_letter_job add constraint dead_letter_job_id primary key (id);
--- Serves operators, who filter dead letters by queue and kind (filter.sql, planned with the values), and the counts of status_queues.sql.
+-- Serves operators, who filter dead letters by queue and kind (filter.sql, planned with the values), and the counts of status_walk.sql.
 create index dead_letter_job_queue on {schema}.dead_letter_job (queue, kind);
 -- Serves the pages of list.sql.
 create index dead_letter_job_seq on {schema}.dead_letter_job (seq);

@@ -97,7 +97,7 @@ create unique index jobwright_job_id on jobwright_job (id);
 create index jobwright_job_acquire on jobwright_job (queue, rank, seq, kind, visible_at) where state = 'waiting';
 -- Serves statements that look for what nodes own (nodes.sql, status.sql). Owned rows are few, waiting ones may be a million.
 create index jobwright_job_owned on jobwright_job (lock_owner) where lock_owner is not null;
--- Serves promote and next_timer, which read the earliest timers, and skewed_retries, which reads the latest. queue is in it for status.sql.
+-- Serves promote and next_timer, which read the earliest timers, and skewed_retries, which reads the latest. queue is in it for status.sql, which reads those that are overdue.
 create index jobwright_job_due on jobwright_job (due_at, seq, queue) where state = 'timer';
 -- Serves expire and next_expiry, which read the jobs that expire first, and skewed_lives, which reads those that expire last. Only jobs with a time
 -- to live are in it, and only while they can expire.
@@ -107,11 +107,16 @@ where options is not null and options ->> 'expires' is not null and (state = 'wa
 create index jobwright_job_lease on jobwright_job (lease_until) where lease_until is not null;
 -- Serves blocked_on_key, which reads the best jobs of a share that are blocked on a key, and the other statements that look for keys and shares.
 create index jobwright_job_blocked on jobwright_job (blocked_on, share, rank, seq) where blocked_on is not null;
--- Serves count_waiting, which counts the jobs of a queue with a maximum depth.
+-- Serves count_waiting, which counts the jobs of a queue with a maximum depth, and status.sql.
 create index jobwright_job_blocked_queue on jobwright_job (queue) where blocked_on is not null;
 -- Serves prune_dead_letters (`history.dead_letters`), which removes the oldest, and dead_letter_groups, which reads the newest.
 create index jobwright_job_dead on jobwright_job (dead_at) where dead_at is not null;
--- Serves operators, who page through the jobs of a state in the order of seq and filter them by queue and kind, and status.sql.
+-- These serve status.sql, which steps from queue to queue and counts the first jobs of each. Each has one state: an index that began with the state would be
+-- taken for promote.
+create index jobwright_job_timer_queue on jobwright_job (queue) where state = 'timer';
+create index jobwright_job_suspended_queue on jobwright_job (queue) where state = 'suspended';
+create index jobwright_job_dead_queue on jobwright_job (queue) where state = 'dead';
+-- Serves operators, who page through the jobs of a state in the order of seq and filter them by queue and kind.
 create index jobwright_job_set_aside on jobwright_job (state, seq, queue, kind) where state = 'blocked' or state = 'suspended' or state = 'dead';
 -- Serves adopt, which gives a new limit to the jobs that were admitted, and permit_faults.
 create index jobwright_job_admitted on jobwright_job (seq) where admitted;

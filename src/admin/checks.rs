@@ -2,7 +2,7 @@
 
 use super::Admin;
 use crate::error::Result;
-use crate::store::{AdmissionLag, Installation, MigrationStatus, SkewedRows, UnreadableRow};
+use crate::store::{AdmissionLag, Installation, MigrationStatus, Sampled, SkewedRows, UnreadableJobs, UnreadableRow};
 
 impl Admin {
     /// Says which database this is and where, without a password.
@@ -36,6 +36,14 @@ impl Admin {
         self.jobs.permit_faults().await
     }
 
+    /// Does the same, and reads only a part of large tables.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
+        self.jobs.sampled_permit_faults().await
+    }
+
     /// Returns how many unblocked keys are due that no admission pass has acted on yet. It is normal to see some for a short time.
     ///
     /// # Errors
@@ -51,6 +59,22 @@ impl Admin {
     /// As [`status`](Self::status).
     pub async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
         self.jobs.clock_skew().await
+    }
+
+    /// Does the same, and reads only a part of large tables. The rows are those of that part.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn sampled_clock_skew(&self) -> Result<Sampled<Vec<SkewedRows>>> {
+        self.jobs.sampled_clock_skew().await
+    }
+
+    /// Returns how many of the newest 100,000 dead letters are jobs that no executor could read.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn unreadable_jobs(&self) -> Result<UnreadableJobs> {
+        self.jobs.unreadable_jobs().await
     }
 
     /// Returns the rules of which something can't be read by this build.

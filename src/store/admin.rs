@@ -5,7 +5,6 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Serves;
 use crate::error::Error;
 use crate::job::{AttemptError, JobId, JobOptions, NodeId, Payload};
 
@@ -172,67 +171,4 @@ impl AffectedJobs {
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
-}
-
-/// The state of a system.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct StatusReport {
-    /// Queues that have jobs.
-    pub queues: Vec<QueueStatus>,
-    /// Nodes that are alive, or dead and not yet forgotten.
-    pub nodes: Vec<NodeStatus>,
-}
-
-/// Counts of one queue.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct QueueStatus {
-    /// Its name.
-    pub queue: String,
-    /// Claimable jobs.
-    pub waiting: u64,
-    /// Jobs that are blocked on their group or a limit.
-    pub blocked: u64,
-    /// Jobs that a node owns.
-    pub running: u64,
-    /// Jobs handed out to external workers.
-    pub external: u64,
-    /// Jobs that are due later.
-    pub timer: u64,
-    /// Timers that are overdue. If there are some for longer than a few seconds, no executor promotes timers.
-    pub overdue: u64,
-    /// Suspended jobs.
-    pub suspended: u64,
-    /// Dead letters.
-    pub dead: u64,
-    /// Seconds since the oldest waiting job was flushed.
-    pub oldest_waiting_seconds: Option<f64>,
-    /// Seconds since the first of the overdue timers was due.
-    pub oldest_overdue_seconds: Option<f64>,
-}
-
-/// One node.
-#[derive(Clone, Debug, Serialize)]
-pub struct NodeStatus {
-    /// Its number.
-    pub id: NodeId,
-    /// Its name.
-    pub name: String,
-    /// Its host.
-    pub host: String,
-    /// Its process id.
-    pub pid: u32,
-    /// When it started.
-    pub started_at: Timestamp,
-    /// Seconds until its lease ends; negative = it ended.
-    pub lease_seconds_left: f64,
-    /// Whether it was declared dead; its jobs are being released then.
-    pub dead: bool,
-    /// How many jobs it owns.
-    pub running: u64,
-    /// The state of its broker connection; `None` = it has no broker.
-    pub broker: Option<String>,
-    /// Its work; `None` = it is of a build that does not say.
-    pub serves: Option<Serves>,
-    /// The kinds that it leaves alone at the moment because it can't run them, and why.
-    pub left_alone: BTreeMap<String, String>,
 }

@@ -31,11 +31,15 @@ mod tests;
 
 use std::time::Duration;
 
+use super::Count;
 use super::rules::Scope;
 
 /// How many waiting rows at the head of a queue are searched for jobs that a rule covers. Claims take rows in the same order, so deeper rows are
 /// not about to start.
 pub(crate) const LOOK_AHEAD: usize = 5_000;
+
+/// How many overdue unblocks are counted.
+pub(crate) const UNBLOCKS: u64 = 100_000;
 
 /// Returns the key of a group: its jobs are blocked on it, and its permit has it.
 pub(crate) fn group_key(group: &str) -> String {
@@ -82,8 +86,8 @@ pub struct Admitted {
 /// Unblocked keys that wait for an admission pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionLag {
-    /// How many unblocks are due.
-    pub unblocks: u64,
+    /// How many unblocks are due, counted up to 100,000.
+    pub unblocks: Count,
     /// How long the oldest has been due, as far as the store knows: SQLite keeps no timestamp of an unblock that is due at once.
     pub longest: Duration,
 }

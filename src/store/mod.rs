@@ -20,6 +20,7 @@ mod any;
 pub(crate) mod broker;
 mod claiming;
 pub(crate) mod clock;
+mod count;
 mod database;
 mod dead_letter_groups;
 #[doc(hidden)]
@@ -48,6 +49,7 @@ mod settle;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub(crate) mod statement_size;
+mod status;
 #[doc(hidden)]
 pub mod testing;
 pub(crate) mod unique;
@@ -55,7 +57,7 @@ mod unit_of_work;
 pub(crate) mod unreadable;
 pub(crate) mod why;
 
-pub use self::admin::{AffectedJobs, JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport};
+pub use self::admin::{AffectedJobs, JobDetail, JobState, JobSummary, Page};
 pub use self::admission::AdmissionLag;
 pub(crate) use self::admission::{AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction, AnyTransactionRef};
@@ -66,6 +68,7 @@ pub(crate) use self::claiming::{
 };
 pub(crate) use self::clock::MAX_HIDDEN;
 pub use self::clock::SkewedRows;
+pub use self::count::{Count, Sampled};
 pub use self::database::{Store, TransactionRef};
 pub(crate) use self::dead_letter_groups::ENCODED;
 pub use self::dead_letter_groups::{DeadLetterGroup, DeadLetterGroups};
@@ -96,7 +99,8 @@ pub(crate) use self::queue_capacity::FullQueue;
 pub(crate) use self::rules::RuleEdit;
 pub use self::rules::{EACH, Rate, Rule, Scope, ShareBy, Shares};
 pub(crate) use self::settle::{HeldJob, Settlement, Verdict, clip};
+pub use self::status::{NodeStatus, QueueStatus, StatusReport};
 pub(crate) use self::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
-pub use self::unreadable::UnreadableRow;
+pub use self::unreadable::{UnreadableJobs, UnreadableRow};
 pub use self::why::{HeldUp, Holder, Reason, Why};
 pub(crate) use self::why::{JobPosition, KeyQuestion, KeyUse, ServingNode, WaitingClass};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 
-use super::clip;
+use super::{Count, clip};
+use crate::job::JobId;
 
 /// The start of the reason of such a dead letter.
 pub(crate) const BEGINNING: &str = "can't be read: ";
@@ -35,6 +36,27 @@ pub struct UnreadableRow {
     pub name: String,
     /// What can't be read, for people.
     pub why: String,
+}
+
+/// Dead letters that no executor could read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnreadableJobs {
+    /// How many of the newest 100,000 dead letters are such jobs.
+    pub jobs: Count,
+    /// The last of them.
+    pub example: Option<JobId>,
+}
+
+/// How many of the newest dead letters are looked at.
+pub(crate) const LOOKED_AT: usize = 100_000;
+
+impl UnreadableJobs {
+    /// Makes a count of what was found among so many dead letters.
+    pub(crate) fn new(jobs: u64, among: u64, example: Option<JobId>) -> Self {
+        let all = among < LOOKED_AT as u64;
+        Self { jobs: if all { Count::Exact(jobs) } else { Count::AtLeast(jobs) }, example }
+    }
 }
 
 /// By table and name: the version of the row, and what was logged about it.

@@ -37,7 +37,7 @@ pub(crate) async fn status_lists_the_nodes<T: TestDb>(db: &T) {
     let node = store.register_node(&info).await.unwrap();
     let found = status(&store, node).await.unwrap();
     assert_eq!((found.name, found.host, found.pid), (info.name, info.host, info.pid));
-    assert_eq!((found.dead, found.running), (false, 0));
+    assert_eq!((found.dead, found.running.get()), (false, 0));
     assert!(found.lease_seconds_left > 30.0 && found.lease_seconds_left <= 90.0, "{}", found.lease_seconds_left);
     store.send_all([job(), job(), job()]).await;
     store.take(node, 2).await;

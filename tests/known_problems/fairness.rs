@@ -201,7 +201,7 @@ pub(crate) async fn running_jobs_their_nodes_and_start_times_are_listed<W: World
     db.counts(JobState::Running, 3).await;
     let jobs = db.jobs();
     let nodes = jobs.status().await.unwrap().nodes;
-    assert_eq!(nodes.iter().map(|node| (node.name.as_str(), node.running)).collect::<Vec<_>>(), [("billing", 3)]);
+    assert_eq!(nodes.iter().map(|node| (node.name.as_str(), node.running.get())).collect::<Vec<_>>(), [("billing", 3)]);
     for job in jobs.find(&JobFilter::state(JobState::Running)).await {
         assert_eq!((job.owner, job.attempt), (Some(nodes[0].id), 1));
         assert!(job.claimed_at.is_some_and(|since| since >= job.created_at));

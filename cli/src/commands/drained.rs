@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{HeldUp, JobFilter, JobState, Page, Reason};
+use jobwright::store::{Count, HeldUp, JobFilter, JobState, Page, Reason};
 use jobwright::{Admin, AnyStore, CommandExecutor};
 
 use super::blocked::{Blockers, Scope, blockers};
@@ -19,9 +19,9 @@ enum DrainState {
     /// There is work.
     Busy,
     /// No work, but perhaps timers that are due later.
-    Empty { later: u64 },
+    Empty { later: Count },
     /// Only jobs of kinds that this worker can't run.
-    Foreign(u64),
+    Foreign(Count),
     /// Jobs that it could run, but that something other than a rate blocks, or that a rule does not let start.
     Blocked(Held),
 }
@@ -45,14 +45,14 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
     let mut foreign_before = false;
     let mut blocked: Option<(Instant, Held)> = None;
     loop {
-        // The counts cost a pass over the tables, so they wait until this process has nothing in flight.
+        // The counts cost statements, so they wait until this process has nothing in flight.
         if executor.stats().in_flight == 0 {
             let (able, why) = able(executor, scope);
             match look(admin, &able).await {
-                Ok(DrainState::Empty { later: 0 }) => return Ok(()),
+                Ok(DrainState::Empty { later: Count::Exact(0) }) => return Ok(()),
                 Ok(DrainState::Empty { later }) => {
                     tracing::info!(
-                        jobs = later,
+                        jobs = %later,
                         "left for later: they are not due yet (new ones, or between two attempts)"
                     );
                     return Ok(());
@@ -62,7 +62,7 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
                     return Err(Failure::Left(format!("{n} left: {}", why.unwrap_or_default())));
                 }
                 Ok(DrainState::Foreign(n)) if foreign_before => {
-                    tracing::warn!(jobs = n, "left alone: no handler is configured here for their kinds");
+                    tracing::warn!(jobs = %n, "left alone: no handler is configured here for their kinds");
                     return Ok(());
                 }
                 Ok(DrainState::Blocked(held)) => match blocked.take() {
@@ -103,7 +103,7 @@ fn able(executor: &CommandExecutor<AnyStore>, scope: &Scope) -> (Scope, Option<S
 
 async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
     let status = admin.status().await?;
-    let (mut open, mut outbound, mut blocked, mut overdue, mut later) = (0, 0, 0, 0, 0);
+    let [mut open, mut outbound, mut blocked, mut overdue, mut later] = [Count::default(); 5];
     for queue in &status.queues {
         let count = queue.waiting + queue.running + queue.external;
         if scope.outbound.contains(&queue.queue) {
@@ -117,7 +117,8 @@ async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
         overdue += queue.overdue;
         later += queue.timer;
     }
-    if overdue > 0 || outbound > 0 {
+    // A count that is not exact is of more than that.
+    if overdue != 0 || outbound != 0 {
         return Ok(DrainState::Busy);
     }
     if open == 0 && blocked == 0 {
@@ -125,10 +126,10 @@ async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
     }
     let Some(mut why) = held(admin, scope).await? else { return Ok(DrainState::Busy) };
     // A key was unblocked, and the executor is about to admit its jobs.
-    if blocked > 0 && admin.overdue_unblocks().await?.unblocks > 0 {
+    if blocked != 0 && admin.overdue_unblocks().await?.unblocks != 0 {
         return Ok(DrainState::Busy);
     }
-    let blockers = if blocked > 0 { blockers(admin, scope).await? } else { None };
+    let blockers = if blocked != 0 { blockers(admin, scope).await? } else { None };
     if let Some(blockers) = &blockers {
         let rules = admin.rules().await?;
         if blockers.comes_by_itself(&rules) {
@@ -197,7 +198,7 @@ mod tests {
         let admin = &messages.admin();
         let job = |delay| NewJob::json("ours", &1).delay(delay);
         messages.send(job(Duration::from_secs(3600))).await.unwrap();
-        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Empty { later: 1 }));
+        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Empty { later: Count::Exact(1) }));
         messages.send(job(Duration::from_millis(1))).await.unwrap();
         let begun = Instant::now();
         while admin.status().await.unwrap().queues[0].overdue == 0 {
@@ -220,6 +221,6 @@ mod tests {
         let done =
             jobwright::store::engine::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
         assert_eq!(jobs.complete_external(slice::from_ref(&done)).await.unwrap().ids.len(), 1);
-        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Empty { later: 0 }));
+        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Empty { later: Count::Exact(0) }));
     }
 }

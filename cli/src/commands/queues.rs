@@ -107,16 +107,8 @@ async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
         Format::Table => print(table(
             ["queue", "waiting", "blocked", "running", "external", "timer", "suspended", "dead", "rule"],
             listed.iter().map(|Listed { status, rule }| {
-                let counts = [
-                    status.waiting,
-                    status.blocked,
-                    status.running,
-                    status.external,
-                    status.timer,
-                    status.suspended,
-                    status.dead,
-                ];
-                let [waiting, blocked, running, external, timer, suspended, dead] = counts.map(|n| n.to_string());
+                let [waiting, blocked, running, external, timer, _overdue, suspended, dead] =
+                    status.counts().map(|(_, count)| count.to_string());
                 let rule = rule.as_ref().map_or_else(|| "-".to_owned(), rules::text);
                 [status.queue.clone(), waiting, blocked, running, external, timer, suspended, dead, rule]
             }),

@@ -92,7 +92,7 @@ async fn broker_queues(
         .into_iter()
         .collect();
     let handed = |name: &str| {
-        external.contains(name) || status.queues.iter().any(|queue| queue.queue == name && queue.external > 0)
+        external.contains(name) || status.queues.iter().any(|queue| queue.queue == name && queue.external != 0)
     };
     let names = broker.names();
     let at_broker: Vec<String> =
@@ -181,17 +181,8 @@ pub(crate) fn queues_table(all: &[QueueStatus]) -> String {
             "oldest waiting",
         ],
         all.iter().map(|queue| {
-            let counts = [
-                queue.waiting,
-                queue.blocked,
-                queue.running,
-                queue.external,
-                queue.timer,
-                queue.overdue,
-                queue.suspended,
-                queue.dead,
-            ];
-            let [waiting, blocked, running, external, timer, overdue, suspended, dead] = counts.map(|n| n.to_string());
+            let [waiting, blocked, running, external, timer, overdue, suspended, dead] =
+                queue.counts().map(|(_, count)| count.to_string());
             let oldest = or_dash(queue.oldest_waiting_seconds.map(|seconds| format!("{seconds:.1} s")));
             [queue.queue.clone(), waiting, blocked, running, external, timer, overdue, suspended, dead, oldest]
         }),

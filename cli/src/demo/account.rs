@@ -33,7 +33,7 @@ impl Account {
             part,
             sent,
             done: ask("count(distinct job)").await?,
-            dead: stage.queue(part).await?.dead,
+            dead: stage.queue(part).await?.dead.get(),
             effects: ask("count(*)").await?,
             attempts: spent + ask("cast(coalesce(sum(cast(attempt as bigint)), 0) as bigint)").await?,
         })

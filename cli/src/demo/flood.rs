@@ -86,10 +86,10 @@ pub(super) async fn run(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
         (executor, jobs, began)
     } else {
         send(stage, jobs).await?;
-        let sent = stage.queue(QUEUE).await?.waiting;
-        line(format!("    sent: {sent} jobs wait, after {:.1} s", began.elapsed().as_secs_f64()))?;
+        let waiting = stage.queue(QUEUE).await?.waiting;
+        line(format!("    sent: {waiting} jobs wait, after {:.1} s", began.elapsed().as_secs_f64()))?;
         let began = Instant::now();
-        (start().await?, sent, began)
+        (start().await?, jobs, began)
     };
     let bar = bar(sent, "jobs over");
     until("running all jobs", async || {

@@ -86,7 +86,7 @@ pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     let mut sent = 0;
     if !with_broker {
         send(stage).await?;
-        sent = stage.queue(QUEUE).await?.waiting;
+        sent = stage.queue(QUEUE).await?.waiting.get();
     }
 
     let mut child = start_child(stage)?;

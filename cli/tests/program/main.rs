@@ -37,6 +37,7 @@ mod intent;
 mod jobs_commands;
 mod log_forms;
 mod log_reader;
+mod many_jobs;
 mod metrics;
 mod migrating_from_other_engines;
 mod named_files;

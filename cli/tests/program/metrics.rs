@@ -60,7 +60,7 @@ pub(crate) fn value(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f
     row.rsplit_once(' ').unwrap().1.parse().ok()
 }
 
-fn metrics(port: u16) -> String {
+pub(crate) fn metrics(port: u16) -> String {
     let answer = get(port, "/metrics", "*/*");
     assert_eq!(answer.status, 200);
     answer.text
@@ -136,7 +136,7 @@ fn probes_follow_the_life_of_a_worker(sandbox: &Sandbox) {
     sandbox.run(&["health", &at]).code(3).says("no worker answers at 127.0.0.1:");
 }
 
-fn exporter(sandbox: &Sandbox) -> (Worker, u16) {
+pub(crate) fn exporter(sandbox: &Sandbox) -> (Worker, u16) {
     let exporter = Worker::start_in(&mut sandbox.command(&["exporter", "--listen", "0", "--every", "100ms"]));
     let port = port(&exporter);
     (exporter, port)
@@ -260,7 +260,7 @@ fn a_scraper_that_gives_up_begins_no_second_reading() {
         let config = Agent::config_builder().timeout_global(Some(Duration::from_millis(300)));
         Agent::new_with_config(config.build()).get(format!("http://127.0.0.1:{port}/metrics")).call().unwrap_err();
     }
-    let ours = format!("w.relation = '\"{schema}\".job'::regclass and a.query like '%status_queues%'");
+    let ours = format!("w.relation = '\"{schema}\".job'::regclass and a.query like '%status_sample%'");
     assert_eq!(lock.waiting(&ours), 1, "one reading for three scrapers");
     let released = now();
     drop(lock);

@@ -9,8 +9,8 @@ use crate::store::migration::{self, MigrationStatus};
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion, KeyUse,
-    OperatorOptions, Page, Released, Rule, RuleEdit, Scope, ServingNode, SkewedRows, StatusReport, UnreadableRow,
-    WaitingClass,
+    OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode, SkewedRows, StatusReport,
+    UnreadableJobs, UnreadableRow, WaitingClass,
 };
 
 /// What people ask about the tables, jobs, nodes and rules, and what they do with them. Each change goes into the audit if the operator
@@ -34,7 +34,7 @@ pub trait Operator: StoreInfo + Send + Sync {
         Ok(None)
     }
 
-    /// Returns counts, nodes and ages.
+    /// Returns counts, nodes and ages. Takes about the same time with any number of jobs: see [`QueueStatus`](crate::store::QueueStatus).
     async fn status(&self) -> Result<StatusReport>;
 
     /// Lists jobs that match, oldest first: at most `page.limit`, starting after `page.after`.
@@ -85,14 +85,20 @@ pub trait Operator: StoreInfo + Send + Sync {
     async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule>;
 
     /// Describes faults of the permits: one that no job holds, one that an admitted job lacks, more than a group may have, or jobs blocked on a key
-    /// whose permits are free and that nothing will unblock. Empty if all is well and nothing is running. Reads everything: for tests and `doctor`.
+    /// whose permits are free and that nothing will unblock. Empty if all is well and nothing is running. Reads everything: for tests.
     async fn permit_faults(&self) -> Result<Vec<String>>;
+
+    /// Does the same, and of large tables reads a part: for `doctor`.
+    async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>>;
 
     /// Returns how many unblocks are due that no admission pass has acted on yet. It is normal to see some for a short time.
     async fn overdue_unblocks(&self) -> Result<AdmissionLag>;
 
-    /// Returns all times that lie ahead of the clock and should not, also where they delay nothing. Reads everything: for `doctor`.
+    /// Returns all times that lie ahead of the clock and should not, also where they delay nothing. Reads everything.
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>>;
+
+    /// Does the same, and of large tables reads a part: for `doctor`. The rows are those of that part.
+    async fn sampled_clock_skew(&self) -> Result<Sampled<Vec<SkewedRows>>>;
 
     /// Returns the place of a job among others, which [`show`](Self::show) does not tell. A job that is gone has none before it.
     async fn position(&self, id: JobId) -> Result<JobPosition>;
@@ -106,6 +112,9 @@ pub trait Operator: StoreInfo + Send + Sync {
     /// Sorts the jobs that wait or are blocked, of a queue or a kind (`None` = of all), by the rules that cover them and the key that blocks them.
     /// Returns the 50 largest classes of the first 100,000 jobs.
     async fn waiting_classes(&self, queue: Option<&str>, kind: Option<&str>) -> Result<Vec<WaitingClass>>;
+
+    /// Returns how many of the newest dead letters are jobs that no executor could read.
+    async fn unreadable_jobs(&self) -> Result<UnreadableJobs>;
 
     /// Returns rules of which something can't be read.
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>>;

@@ -1,7 +1,5 @@
 //! What operators see and do.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -11,15 +9,15 @@ use super::database::Postgres;
 use super::filter::Filter;
 use super::types::JsonText;
 use super::unreadable::refusal;
-use super::{clock, installation, job_operations, migrate, rows, rules, schedules, why};
+use super::{checks, clock, installation, job_operations, migrate, rows, rules, schedules, status, why};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, NodeId, Payload};
 use crate::store::dead_letter_groups::{Grouping, SCANNED};
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroup, DeadLetterGroups,
     HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion,
-    KeyUse, MigrationStatus, NodeStatus, Operator, OperatorOptions, Page, QueueStatus, Released, Rule, RuleEdit, Scope,
-    ServingNode, SkewedRows, StatusReport, UnreadableRow, WaitingClass,
+    KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode,
+    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingClass,
 };
 
 #[async_trait]
@@ -41,46 +39,7 @@ impl Operator for Postgres {
     }
 
     async fn status(&self) -> Result<StatusReport> {
-        let queues = self.0.engine("count queues", &self.0.sql.status_queues, &[]).await?;
-        let nodes = self.0.engine("list nodes", &self.0.sql.status_nodes, &[]).await?;
-        Ok(StatusReport {
-            queues: queues
-                .iter()
-                .map(|row| {
-                    Ok(QueueStatus {
-                        queue: rows::get(row, "queue")?,
-                        waiting: rows::counted(row, "waiting")?,
-                        running: rows::counted(row, "running")?,
-                        timer: rows::counted(row, "timer")?,
-                        overdue: rows::counted(row, "overdue")?,
-                        suspended: rows::counted(row, "suspended")?,
-                        dead: rows::counted(row, "dead")?,
-                        external: rows::counted(row, "external")?,
-                        blocked: rows::counted(row, "blocked")?,
-                        oldest_waiting_seconds: rows::get(row, "oldest_waiting_seconds")?,
-                        oldest_overdue_seconds: rows::get(row, "oldest_overdue_seconds")?,
-                    })
-                })
-                .collect::<Result<_>>()?,
-            nodes: nodes
-                .iter()
-                .map(|row| {
-                    Ok(NodeStatus {
-                        id: NodeId(rows::get(row, "id")?),
-                        name: rows::get(row, "name")?,
-                        host: rows::get(row, "host")?,
-                        pid: u32::try_from(rows::get::<i64>(row, "pid")?).unwrap_or_default(),
-                        started_at: rows::get(row, "started_at")?,
-                        lease_seconds_left: rows::get(row, "lease_seconds_left")?,
-                        dead: rows::get(row, "dead")?,
-                        running: rows::counted(row, "running")?,
-                        broker: rows::get(row, "broker")?,
-                        serves: rows::json(row, "serves")?,
-                        left_alone: rows::json(row, "left_alone")?,
-                    })
-                })
-                .collect::<Result<_>>()?,
-        })
+        status::status(&self.0).await
     }
 
     async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
@@ -194,21 +153,27 @@ impl Operator for Postgres {
     }
 
     async fn permit_faults(&self) -> Result<Vec<String>> {
-        let rows = self.0.engine("check the permits", &self.0.sql.permit_faults, &[]).await?;
-        rows.iter().map(|row| rows::get(row, 0)).collect()
+        checks::permit_faults(&self.0, checks::ALL_PAGES).await
+    }
+
+    async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
+        checks::sampled_permit_faults(&self.0).await
     }
 
     async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
-        let rows = self.0.engine("look for unblocked keys", &self.0.sql.overdue_unblocks, &[]).await?;
-        let row = rows::single(&rows)?;
-        Ok(AdmissionLag {
-            unblocks: rows::get::<i64>(row, "unblocks")?.unsigned_abs(),
-            longest: Duration::from_micros(rows::get::<i64>(row, "longest_us")?.max(0).unsigned_abs()),
-        })
+        checks::overdue_unblocks(&self.0).await
     }
 
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
-        clock::clock_skew(&self.0).await
+        clock::clock_skew(&self.0, checks::ALL_PAGES).await
+    }
+
+    async fn sampled_clock_skew(&self) -> Result<Sampled<Vec<SkewedRows>>> {
+        checks::sampled_clock_skew(&self.0).await
+    }
+
+    async fn unreadable_jobs(&self) -> Result<UnreadableJobs> {
+        checks::unreadable_jobs(&self.0).await
     }
 
     async fn position(&self, id: JobId) -> Result<JobPosition> {

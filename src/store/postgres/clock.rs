@@ -43,9 +43,11 @@ pub(super) async fn repair_clock(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>
     Ok(found)
 }
 
-pub(super) async fn clock_skew(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>> {
+/// Reads so many pages of each table, or all of them.
+pub(super) async fn clock_skew(shared: &Arc<Shared>, pages: i64) -> Result<Vec<SkewedRows>> {
     let hold = rows::micros(MAX_HIDDEN);
-    let found = shared.engine("look for what lies ahead of the clock", &shared.sql.clock_skew, &[&hold]).await?;
+    let found =
+        shared.engine("look for what lies ahead of the clock", &shared.sql.clock_skew, &[&hold, &pages]).await?;
     let mut all = Vec::with_capacity(found.len());
     for row in &found {
         all.extend(skewed_rows(rows::get(row, "what")?, rows::get(row, "n")?, rows::get(row, "far_us")?));

@@ -292,6 +292,17 @@ lock_owner = :node
   and ((id, version) in (select * from unnest(:ids::uuid[], :versions::int8[]))) is not true
   and (:before::int4 is null or (version::int8 - :before + 2147483648) % 2147483648 >= 1073741824)
 
+-- name: sampled
+-- A sample of the pages of a table (`row` is its name), between :pages and half as many, or the whole table if it has no more. The same pages are read each time, so what
+-- is estimated from them does not jump. An alias can't follow: select from it.
+{schema}.{row} tablesample system (100::float8 * {share:{row}}) repeatable (0)
+
+-- name: share
+-- Which share of a table such a sample is: a power of two, so that it stays the same while the table grows, until it is twice as large. An estimate then rises
+-- only if rows come, and an alert on its rise is not one on chance.
+least(1::float8, power(2::float8, floor(ln(:pages::float8 * current_setting('block_size')::float8
+                                           / greatest(pg_relation_size('{schema}.{row}'), 1)::float8) / ln(2::float8))))
+
 -- name: schedules
 -- Schedules, as they are read.
 select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,

@@ -29,7 +29,7 @@ macro_rules! fragments {
 fragments! {
     own_filter, awaits_admission, briefly, buried, counted, covers, first_submissions, fit_numbers, fit_options, given_ids, kept_errors,
     may_start, old, orphaned, queue_open, renewed, state, taken_back, ttl, uncounted_usage, uncovered, owned_unknown,
-    schedules, sent_columns, numbered, unexpired, visible, watched, blocked_and_later, remembered_done,
+    sampled, schedules, sent_columns, numbered, share, unexpired, visible, watched, blocked_and_later, remembered_done,
 }
 
 /// The parameters of a filter, in the order of `Filter::params`.
@@ -207,14 +207,14 @@ macro_rules! statements {
 
 statements! {
     "admin.sql":
-        status_queues, status_nodes, list, list_ids, show, show_bare, dead_letter_groups, history, result, audit,
-        permit_faults, overdue_unblocks;
+        list, list_ids, show, show_bare, dead_letter_groups, history, result, audit;
     "admission.sql": admit_check, admit_lock, admit_candidates, lock_limits, admit_usage, admit_apply, unowned;
     "aging.sql": aging_queues, age, aging_jobs, old_jobs;
     "audit.sql": audit_write, audit_count;
     "claim.sql":
         claim, waiting, claim_delivered, delivered, suspects, acquit, release_unknown, release_unknown_free, unknown,
         unknown_terminating, release_claimed, claimed_terminating, job_pages;
+    "checks.sql": sampled_whole, permit_faults, overdue_unblocks, unreadable_jobs;
     "clock.sql":
         repair_unblocks, repair_rates, repair_leases, repair_lives, repair_retries, repair_uniques,
         clock_skew;
@@ -250,6 +250,7 @@ statements! {
         schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
         schedule_lock, schedule_fired;
     "settle.sql": settle, release, held_jobs;
+    "status.sql": status_sample, status_walk, status_nodes;
     "testing.sql": travel;
     "transaction.sql": remove, remove_and_lease, remove_all, keep_result;
     "unreadable.sql": rehearse_release, readable, rehearse_claim, dead_letter_unreadable, park_unreadable;

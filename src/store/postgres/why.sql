@@ -1,5 +1,5 @@
 -- name: serving_nodes
--- All nodes and their descriptions of themselves. Unlike `status_nodes`, it reads no jobs. A lease that has just ended is no proof of a death: the clock of a
+-- All nodes and their descriptions of themselves. A lease that has just ended is no proof of a death: the clock of a
 -- server that was promoted may be ahead.
 select n.id, n.name, n.dead_at is not null as dead, n.dead_at is null and n.expires_at + n.lease > clock_timestamp() as alive, n.broker, n.serves, n.left_alone
 from {schema}.node n

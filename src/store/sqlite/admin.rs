@@ -14,14 +14,17 @@ use crate::store::sections::section;
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary, KeyQuestion,
-    KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Scope, ServingNode, SkewedRows,
-    StatusReport, UnreadableRow, WaitingClass,
+    KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode,
+    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingClass,
 };
 
 const SQL: &str = include_str!("admin.sql");
 const LIST: &str = section(SQL, "list");
 const LIST_ALL: &str = section(SQL, "list_all");
 static SHOW: Statement = statement!(SQL, "show");
+
+/// How many rows of each sort are looked at by checks that do not read everything.
+const ROWS: i64 = 100_000;
 
 #[async_trait]
 impl Operator for Sqlite {
@@ -104,7 +107,11 @@ impl Operator for Sqlite {
     }
 
     async fn permit_faults(&self) -> Result<Vec<String>> {
-        self.0.permit_faults().await
+        self.0.permit_faults(i64::MAX).await
+    }
+
+    async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
+        Ok(Sampled { complete: self.0.is_small(ROWS).await?, found: self.0.permit_faults(ROWS).await? })
     }
 
     async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
@@ -112,7 +119,15 @@ impl Operator for Sqlite {
     }
 
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
-        self.0.clock_skew().await
+        self.0.clock_skew(i64::MAX).await
+    }
+
+    async fn sampled_clock_skew(&self) -> Result<Sampled<Vec<SkewedRows>>> {
+        Ok(Sampled { complete: self.0.is_small(ROWS).await?, found: self.0.clock_skew(ROWS).await? })
+    }
+
+    async fn unreadable_jobs(&self) -> Result<UnreadableJobs> {
+        self.0.unreadable_jobs().await
     }
 
     async fn position(&self, id: JobId) -> Result<JobPosition> {

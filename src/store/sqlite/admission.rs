@@ -11,8 +11,9 @@ use super::rules::TAKE_PERMIT;
 use super::shared::Shared;
 use super::statements::{Statement, statement};
 use crate::error::Result;
+use crate::store::Count;
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Starts, Unblocked, Usage, Wait, plan};
-use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD, UNBLOCKS};
 use crate::store::sections::section;
 
 const SQL: &str = include_str!("admission.sql");
@@ -32,6 +33,7 @@ const COUNT_STARTS: &str = section(SQL, "count_starts");
 pub(super) const WRITE_UNBLOCK: &str = section(SQL, "write_unblock");
 const PRUNE_RATE_LOG: &str = section(SQL, "prune_rate_log");
 static PERMIT_FAULTS: Statement = statement!(SQL, "permit_faults");
+const IS_SMALL: &str = section(SQL, "is_small");
 const OVERDUE_UNBLOCKS: &str = section(SQL, "overdue_unblocks");
 
 /// How many blocking keys one admission pass reads.
@@ -75,10 +77,22 @@ impl Shared {
         .await
     }
 
-    pub(super) async fn permit_faults(&self) -> Result<Vec<String>> {
-        self.query("check the permits", |connection, _| {
+    /// Looks at so many rows of each sort.
+    pub(super) async fn permit_faults(&self, limit: i64) -> Result<Vec<String>> {
+        self.query("check the permits", move |connection, _| {
             let mut statement = connection.prepare_cached(&PERMIT_FAULTS)?;
-            Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+            let faults = statement.query_map(named_params! { ":limit": limit }, |row| row.get(0))?;
+            Ok(faults.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+    }
+
+    /// Returns whether no table that the checks read has more rows than that.
+    pub(super) async fn is_small(&self, limit: i64) -> Result<bool> {
+        self.query("look how large the tables are", move |connection, _| {
+            Ok(connection
+                .prepare_cached(IS_SMALL)?
+                .query_row(named_params! { ":limit": limit }, |row| row.get("small"))?)
         })
         .await
     }
@@ -86,10 +100,11 @@ impl Shared {
     pub(super) async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
         self.query("look for unblocked keys", |connection, now| {
             let mut statement = connection.prepare_cached(OVERDUE_UNBLOCKS)?;
-            Ok(statement.query_row(named_params! { ":now": now }, |row| {
+            Ok(statement.query_row(named_params! { ":now": now, ":limit": UNBLOCKS as i64 }, |row| {
                 let longest: Micros = row.get("longest")?;
+                let unblocks = row.get::<_, i64>("unblocks")?.unsigned_abs();
                 Ok(AdmissionLag {
-                    unblocks: row.get::<_, i64>("unblocks")?.unsigned_abs(),
+                    unblocks: if unblocks < UNBLOCKS { Count::Exact(unblocks) } else { Count::AtLeast(unblocks) },
                     longest: Duration::from_micros(longest.max(0).unsigned_abs()),
                 })
             })?)

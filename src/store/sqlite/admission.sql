@@ -110,28 +110,49 @@ where rowid in (
 )
 
 -- name: permit_faults
--- Conditions that must never hold: see `Operator::permit_faults`.
+-- Conditions that must never hold: see `Operator::permit_faults`. Looks at :limit rows of each sort: of jobs at the newest, of blocked jobs at the first keys,
+-- which are found by stepping from one to the next.
+with recursive keys(key) as (
+    select * from (select blocked_on from jobwright_job where blocked_on is not null order by blocked_on limit 1)
+    union all
+    select (select j.blocked_on from jobwright_job j where j.blocked_on > k.key order by j.blocked_on limit 1) from keys k where k.key is not null
+    limit :limit
+)
 select 'the permit ' || s.key || ' is held by ' || hex(s.job_id) || ', which is gone'
-from jobwright_permit s
+from (select job_id, key from jobwright_permit limit :limit) s
 where {orphaned}
 union all
-select 'the group ' || key || ' is held ' || count(*) || ' times' from jobwright_permit where key like 'g:%' group by key having count(*) > 1
+select 'the group ' || key || ' is held ' || count(*) || ' times'
+from (select key from jobwright_permit where key >= 'g:' and key < 'g;' order by key limit :limit) group by key having count(*) > 1
 union all
 select 'the job ' || hex(j.id) || ' of group ' || (j.options ->> 'group') || ' was admitted and does not hold it'
-from jobwright_job j
-where j.admitted and j.options ->> 'group' is not null
+from (select id, options from jobwright_job where admitted order by seq desc limit :limit) j
+where j.options ->> 'group' is not null
   and not exists (select 1 from jobwright_permit s where s.job_id = j.id and s.key = 'g:' || (j.options ->> 'group'))
 union all
 select 'the job ' || hex(j.id) || ' of group ' || (j.options ->> 'group') || ' is among the jobs that can start, and was not admitted'
-from (select * from jobwright_job where state = 'waiting' union all select * from jobwright_job where lock_owner is not null) j
+from (select * from (select id, options, admitted, state, lock_owner from jobwright_job order by seq desc limit :limit) where state = 'waiting'
+      union all select id, options, admitted, state, lock_owner from jobwright_job where lock_owner is not null) j
 where j.options ->> 'group' is not null and not j.admitted
 union all
 -- The holder of a permit unblocks its key when it ends, and a rate says when it allows more. Otherwise only a rule that lets nothing start
 -- is a reason to be blocked. Whatever ends that unblocks the key.
 select 'jobs wait at ' || b.blocked_on || ', which nobody holds and nobody will open'
-{stuck}
+from (select key as blocked_on, substr(key, 3) as name,
+             case substr(key, 1, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
+      from keys where key <> 'alone') b
+where {unopened}
+
+-- name: is_small
+-- Whether none of these tables has more rows than that: then the checks read all of them.
+select (select count(*) from (select 1 from jobwright_job limit :limit + 1)) <= :limit
+   and (select count(*) from (select 1 from jobwright_permit limit :limit + 1)) <= :limit
+   and (select count(*) from (select 1 from jobwright_result limit :limit + 1)) <= :limit
+   and (select count(*) from (select 1 from jobwright_progress limit :limit + 1)) <= :limit
+       as small
 
 -- name: overdue_unblocks
--- Unblocked keys that no admission pass has read since: few, and for a short time, while there are executors. An unblock without a time (0)
--- took effect at once, and its age is unknown.
-select count(*) as unblocks, coalesce(max(:now - unblock_at) filter (where unblock_at > 0), 0) as longest from jobwright_unblock where unblock_at <= :now
+-- Unblocked keys that no admission pass has read since: few, and for a short time, while there are executors. Where there are none, each send of a job of a
+-- group adds one, so they are counted up to a limit. An unblock without a time (0) took effect at once, and its age is unknown.
+select count(*) as unblocks, coalesce(max(:now - unblock_at) filter (where unblock_at > 0), 0) as longest
+from (select unblock_at from jobwright_unblock where unblock_at <= :now order by unblock_at limit :limit)

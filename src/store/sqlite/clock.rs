@@ -70,10 +70,11 @@ impl Shared {
         .await
     }
 
-    pub(super) async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
-        self.query("look for what lies ahead of the clock", |connection, now| {
+    /// Looks at so many rows of each sort.
+    pub(super) async fn clock_skew(&self, limit: i64) -> Result<Vec<SkewedRows>> {
+        self.query("look for what lies ahead of the clock", move |connection, now| {
             let mut statement = connection.prepare_cached(CLOCK_SKEW)?;
-            let params = named_params! { ":now": now, ":hold": micros(MAX_HIDDEN) };
+            let params = named_params! { ":now": now, ":hold": micros(MAX_HIDDEN), ":limit": limit };
             let rows = statement.query_map(params, |row| Ok((row.get("what")?, row.get("n")?, row.get("far")?)))?;
             let mut all = Vec::new();
             for row in rows {

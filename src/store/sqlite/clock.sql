@@ -1,40 +1,51 @@
 -- name: clock_skew
 -- Times of past events that lie in the future: the clock was ahead when they were written. One second of tolerance. Times of future events
--- are judged by how far ahead they can legitimately be.
+-- are judged by how far ahead they can legitimately be. Times with an index are read from its end. Of the others, :limit rows are looked at: of jobs the
+-- newest, which a clock that was ahead lately has written.
+with newest as materialized (
+    select created_at, claimed_at, suspended_at, visible_at from jobwright_job order by seq desc limit :limit
+)
 select what, n, far
 from (
     select 'node.started_at' as what, count(*) as n, max(started_at) - :now as far from jobwright_node where started_at > :now + 1000000
     union all
     select 'node.dead_at' as what, count(*) as n, max(dead_at) - :now as far from jobwright_node where dead_at > :now + 1000000
     union all
-    select 'job.created_at' as what, count(*) as n, max(created_at) - :now as far from jobwright_job where created_at > :now + 1000000
+    select 'job.created_at' as what, count(*) as n, max(created_at) - :now as far from newest where created_at > :now + 1000000
     union all
-    select 'job.claimed_at' as what, count(*) as n, max(claimed_at) - :now as far from jobwright_job where claimed_at > :now + 1000000
+    select 'job.claimed_at' as what, count(*) as n, max(claimed_at) - :now as far from newest where claimed_at > :now + 1000000
     union all
-    select 'job.suspended_at' as what, count(*) as n, max(suspended_at) - :now as far from jobwright_job where suspended_at > :now + 1000000
+    select 'job.suspended_at' as what, count(*) as n, max(suspended_at) - :now as far from newest where suspended_at > :now + 1000000
     union all
-    select 'job.dead_at' as what, count(*) as n, max(dead_at) - :now as far from jobwright_job where dead_at > :now + 1000000
+    select 'job.visible_at' as what, count(*) as n, max(visible_at) - :now as far from newest where visible_at > :now + :hold
     union all
-    select 'rate_log.at' as what, count(*) as n, max(at) - :now as far from jobwright_rate_log where at > :now + 1000000
+    select 'job.dead_at', count(*), max(dead_at) - :now
+    from (select dead_at from jobwright_job where dead_at > :now + 1000000 order by dead_at desc limit :limit)
+    union all
+    select 'submission.received_at', count(*), max(received_at) - :now
+    from (select received_at from jobwright_submission where received_at > :now + 1000000 order by received_at desc limit :limit)
+    union all
+    select 'history.ended_at', count(*), max(ended_at) - :now
+    from (select ended_at from jobwright_history where ended_at > :now + 1000000 order by ended_at desc limit :limit)
+    union all
+    select 'audit.at', count(*), max(at) - :now
+    from (select at from jobwright_audit where at > :now + 1000000 order by at desc limit :limit)
+    union all
+    select 'rate_log.at', count(*), max(at) - :now from (select at from jobwright_rate_log limit :limit) where at > :now + 1000000
+    union all
+    select 'result.created_at', count(*), max(created_at) - :now from (select created_at from jobwright_result limit :limit) where created_at > :now + 1000000
+    union all
+    select 'progress.at', count(*), max(at) - :now from (select at from jobwright_progress limit :limit) where at > :now + 1000000
     union all
     select 'rule.changed_at' as what, count(*) as n, max(changed_at) - :now as far from jobwright_rule where changed_at > :now + 1000000
     union all
     select 'schedule.last_at' as what, count(*) as n, max(last_at) - :now as far from jobwright_schedule where last_at > :now + 1000000
     union all
-    select 'submission.received_at' as what, count(*) as n, max(received_at) - :now as far from jobwright_submission where received_at > :now + 1000000
-    union all
-    select 'history.ended_at' as what, count(*) as n, max(ended_at) - :now as far from jobwright_history where ended_at > :now + 1000000
-    union all
-    select 'result.created_at' as what, count(*) as n, max(created_at) - :now as far from jobwright_result where created_at > :now + 1000000
-    union all
-    select 'audit.at' as what, count(*) as n, max(at) - :now as far from jobwright_audit where at > :now + 1000000
-    union all
-    select 'progress.at' as what, count(*) as n, max(at) - :now as far from jobwright_progress where at > :now + 1000000
-    union all
-    select 'unblock.unblock_at', count(*), max(unblock_at) - :now from jobwright_unblock
-    where unblock_at > :now + 1000000 + coalesce((select max(period) from jobwright_rule), 0)
-    union all
-    select 'job.visible_at', count(*), max(visible_at) - :now from jobwright_job where visible_at > :now + :hold
+    select 'unblock.unblock_at', count(*), max(unblock_at) - :now
+    from (
+        select unblock_at from jobwright_unblock
+        where unblock_at > :now + 1000000 + coalesce((select max(period) from jobwright_rule), 0) order by unblock_at desc limit :limit
+    )
 )
 where n > 0
 order by what

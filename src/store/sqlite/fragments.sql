@@ -76,7 +76,11 @@ state = case when visible_at = -1 then 'blocked' else 'waiting' end, blocked_on 
 from (select blocked_on, substr(blocked_on, 3) as name,
              case substr(blocked_on, 1, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
       from (select distinct blocked_on from jobwright_job where blocked_on <> 'alone') g) b
-where not exists (select 1 from jobwright_permit s where s.key = b.blocked_on)
+where {unopened}
+
+-- name: unopened
+-- Whether nothing holds a key `b.blocked_on` of this `b.scope` and `b.name`, and nothing will open it: see `stuck`.
+not exists (select 1 from jobwright_permit s where s.key = b.blocked_on)
   and not exists (select 1 from jobwright_unblock o where o.key = b.blocked_on)
   and not exists (select 1 from jobwright_rule r
                   where r.scope = b.scope and (r.paused or r.running = 0)

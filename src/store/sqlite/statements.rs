@@ -10,7 +10,7 @@ use crate::store::sections::section;
 const SQL: &str = include_str!("fragments.sql");
 
 /// The fragments and their names in statements. A fragment may contain those behind it.
-const FRAGMENTS: [(&str, &str); 12] = [
+const FRAGMENTS: [(&str, &str); 13] = [
     ("{claimable}", section(SQL, "claimable")),
     ("{may_start}", section(SQL, "may_start")),
     ("{covers}", section(SQL, "covers")),
@@ -21,6 +21,7 @@ const FRAGMENTS: [(&str, &str); 12] = [
     ("{may_expire}", section(SQL, "may_expire")),
     ("{orphaned}", section(SQL, "orphaned")),
     ("{stuck}", section(SQL, "stuck")),
+    ("{unopened}", section(SQL, "unopened")),
     ("{holds}", section(SQL, "holds")),
     ("{given_back}", section(SQL, "given_back")),
 ];

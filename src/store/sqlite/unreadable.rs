@@ -6,14 +6,31 @@ use rusqlite::{Connection, Row, Rows, named_params};
 use super::error::Work;
 use super::history::Memory;
 use super::job_columns::JobPositions;
-use super::rows::{attempts, timestamp, with_error};
+use super::rows::{attempts, count, job_id, number, timestamp, with_error};
 use super::settle::TakenRow;
+use super::shared::Shared;
+use crate::error::Result;
 use crate::job::{AttemptError, Job, NodeId};
 use crate::store::sections::section;
-use crate::store::{HistoryOutcome, unreadable};
+use crate::store::{HistoryOutcome, UnreadableJobs, unreadable};
 
 const SQL: &str = include_str!("unreadable.sql");
 const ROW: &str = section(SQL, "unreadable_row");
+const JOBS: &str = section(SQL, "unreadable_jobs");
+
+impl Shared {
+    pub(super) async fn unreadable_jobs(&self) -> Result<UnreadableJobs> {
+        self.query("look for unreadable jobs", |connection, _| {
+            let values = named_params! { ":beginning": unreadable::BEGINNING, ":limit": count(unreadable::LOOKED_AT) };
+            Ok(connection.prepare_cached(JOBS)?.query_row(values, |row| {
+                let jobs = number(row, "jobs")?;
+                let example = if jobs > 0 { Some(job_id(row, "example")?) } else { None };
+                Ok(UnreadableJobs::new(jobs, number(row, "looked_at")?, example))
+            })?)
+        })
+        .await
+    }
+}
 
 /// A claimed row that can't be read.
 pub(super) struct Unreadable {

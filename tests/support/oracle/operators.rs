@@ -10,7 +10,7 @@ use jobwright::store::engine::{
 use jobwright::store::{
     Action, AdmissionLag, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter,
     JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Released,
-    Rule, Scope, SkewedRows, StatusReport, UnreadableRow,
+    Rule, Sampled, Scope, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow,
 };
 use jobwright::{JobId, NodeId, Result};
 
@@ -52,19 +52,19 @@ impl Operator for Oracle {
                 queues.entry(name).or_insert_with(|| QueueStatus { queue: name.to_owned(), ..Default::default() });
             match row.location {
                 JobTable::Waiting => {
-                    queue.waiting += 1;
+                    queue.waiting += 1_u64;
                     let age = seconds(row.created_at, now);
                     queue.oldest_waiting_seconds =
                         Some(queue.oldest_waiting_seconds.map_or(age, |oldest| oldest.max(age)));
                 }
-                JobTable::Suspect => queue.blocked += 1,
+                JobTable::Suspect => queue.blocked += 1_u64,
                 JobTable::Running { owner, .. } => {
-                    queue.running += 1;
+                    queue.running += 1_u64;
                     *running.entry(owner).or_default() += 1;
                 }
-                JobTable::External { .. } => queue.external += 1,
+                JobTable::External { .. } => queue.external += 1_u64,
                 JobTable::Timer { due } => {
-                    queue.timer += 1;
+                    queue.timer += 1_u64;
                     queue.overdue += u64::from(due <= now);
                     if due <= now {
                         let late = seconds(due, now);
@@ -72,8 +72,8 @@ impl Operator for Oracle {
                             Some(queue.oldest_overdue_seconds.map_or(late, |oldest| oldest.max(late)));
                     }
                 }
-                JobTable::Suspended => queue.suspended += 1,
-                JobTable::Dead { .. } => queue.dead += 1,
+                JobTable::Suspended => queue.suspended += 1_u64,
+                JobTable::Dead { .. } => queue.dead += 1_u64,
             }
         }
         let nodes = state.nodes.iter().map(|(id, node)| NodeStatus {
@@ -84,7 +84,7 @@ impl Operator for Oracle {
             started_at: node.started_at,
             lease_seconds_left: seconds(now, node.expires_at),
             dead: node.dead,
-            running: running.get(id).copied().unwrap_or(0),
+            running: running.get(id).copied().unwrap_or(0).into(),
             broker: node.broker.clone(),
             serves: node.info.serves.clone(),
             left_alone: BTreeMap::new(),
@@ -176,12 +176,24 @@ impl Operator for Oracle {
         Ok(Vec::new())
     }
 
+    async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
+        Ok(Sampled::default())
+    }
+
     async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
         Ok(AdmissionLag::default())
     }
 
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
         Ok(Vec::new())
+    }
+
+    async fn sampled_clock_skew(&self) -> Result<Sampled<Vec<SkewedRows>>> {
+        Ok(Sampled::default())
+    }
+
+    async fn unreadable_jobs(&self) -> Result<UnreadableJobs> {
+        Ok(UnreadableJobs::default())
     }
 
     async fn position(&self, _: JobId) -> Result<JobPosition> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use jobwright::config::{Access, Backend};
+use jobwright::store::Count;
 use jobwright::{AnyStore, MessageServices};
 
 use super::finding::State;
@@ -101,9 +102,9 @@ async fn nodes(messages: &Messages, known: &mut Known) -> Finding {
     };
     known.count(&status);
     let alive = status.nodes.iter().filter(|node| !node.dead).count();
-    let waiting: u64 = status.queues.iter().map(|queue| queue.waiting + queue.blocked + queue.overdue).sum();
+    let waiting: Count = status.queues.iter().map(|queue| queue.waiting + queue.blocked + queue.overdue).sum();
     match (alive, waiting) {
-        (0, 0) => Finding::ok(CHECK, "none alive, and nothing waits"),
+        (0, Count::Exact(0)) => Finding::ok(CHECK, "none alive, and nothing waits"),
         (0, waiting) => {
             let todo = "start `jobwright worker`; if one runs, it meets another server, schema or file than this command: compare \
                         what `database.url` leads to there";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
-use jobwright::store::{HeldUp, JobFilter, JobState, Page, Reason, TimeRange};
+use jobwright::store::{HeldUp, JobFilter, Page, Reason, TimeRange};
 
 use super::Finding;
 use crate::commands::Messages;
@@ -23,10 +23,10 @@ const NAMED: usize = 3;
 /// How many overdue schedules are read.
 const SCHEDULES: usize = 100;
 
+/// How many waiting jobs are sorted by what keeps them.
+const SORTED: u64 = 100_000;
 /// Replies and events that are counted in each queue.
 const OUTBOUND: usize = 100;
-/// How the reason begins of a dead letter that no executor could read.
-const UNREADABLE: &str = "can't be read: ";
 
 const SELECT: &str = "looking needs `select` on all tables of the schema";
 
@@ -50,20 +50,26 @@ type Checked = Result<Finding, (&'static str, jobwright::Error)>;
 async fn permits(settings: &Settings, messages: &Messages) -> Checked {
     const CHECK: &str = "permits";
     let look =
-        async || with_slow_notice(settings, messages.admin().permit_faults()).await.map_err(|error| (CHECK, error));
-    let mut faults = look().await?;
+        async || with_slow_notice(settings, messages.admin().sampled_permit_faults()).await.map_err(|e| (CHECK, e));
+    let first = look().await?;
+    let (mut faults, part) = (first.found, part(first.complete));
     if !faults.is_empty() {
         tokio::time::sleep(PAUSE).await;
-        let again = look().await?;
+        let again = look().await?.found;
         faults.retain(|fault| again.contains(fault));
     }
     if faults.is_empty() {
-        return Ok(Finding::ok(CHECK, "nothing is held by what is gone, nothing waits for ever"));
+        return Ok(Finding::ok(CHECK, format!("nothing is held by what is gone, nothing waits for ever{part}")));
     }
     let todo = "the tables were changed by hand, truncated, or restored one by one? A running worker takes back within two minutes what is held by \
                 what is gone, and unblocks what waits for nothing: start `jobwright worker` if none runs. `jobs suspend` and `jobs resume` send a \
                 job through admission again";
-    Ok(Finding::warn(CHECK, some(&faults, "; "), todo))
+    Ok(Finding::warn(CHECK, some(&faults, "; ") + part, todo))
+}
+
+/// Returns what to add to a finding if not everything was looked at.
+fn part(complete: bool) -> &'static str {
+    if complete { "" } else { " (of large tables, a part was looked at)" }
 }
 
 /// Whether an executor admits the jobs that groups and limits block.
@@ -122,10 +128,10 @@ async fn ahead(messages: &Messages) -> Checked {
     const CHECK: &str = "ahead of the clock";
     let failed = |error| (CHECK, error);
     let admin = messages.admin();
-    let mut found: Vec<String> = admin
-        .clock_skew()
-        .await
-        .map_err(failed)?
+    let skewed = admin.sampled_clock_skew().await.map_err(failed)?;
+    let part = part(skewed.complete);
+    let mut found: Vec<String> = skewed
+        .found
         .iter()
         .map(|ahead| {
             let rows = if ahead.rows == 1 { "row" } else { "rows" };
@@ -137,23 +143,22 @@ async fn ahead(messages: &Messages) -> Checked {
         format!("the schedule {} (next in {}, and there is an occurrence before)", schedule.spec.name, ago(*wait))
     }));
     if found.is_empty() {
-        return Ok(Finding::ok(CHECK, "nothing was written by a clock that was ahead"));
+        return Ok(Finding::ok(CHECK, format!("nothing was written by a clock that was ahead{part}")));
     }
     let todo = "look at the time synchronisation of the database's host. If its clock is behind now, nothing else is wrong; if it was ahead and \
                 is right, a running worker sets right what holds up work (after its start, when it sees the clock set, and every ten minutes). \
                 Timers that were asked for stay: `jobwright jobs list --state timer`, `jobs change ID --at …`";
-    Ok(Finding::warn(CHECK, some(&found, "; "), todo))
+    Ok(Finding::warn(CHECK, some(&found, "; ") + part, todo))
 }
 
 /// Whether there are jobs that no executor could read.
 async fn unreadable(messages: &Messages) -> Checked {
     const CHECK: &str = "unreadable jobs";
-    let filter = JobFilter::state(JobState::Dead).error(UNREADABLE);
-    let found = messages.admin().dead_letter_groups(&filter, usize::MAX).await.map_err(|error| (CHECK, error))?;
-    // Without those whose handler had such an error: the filter also matches in the middle of texts.
-    let buried: Vec<_> = found.groups.iter().filter(|group| group.error.starts_with(UNREADABLE)).collect();
-    let Some(example) = buried.first().map(|group| group.example) else { return Ok(Finding::ok(CHECK, "none")) };
-    let count: u64 = buried.iter().map(|group| group.count).sum();
+    let found = messages.admin().unreadable_jobs().await.map_err(|error| (CHECK, error))?;
+    let (count, Some(example)) = (found.jobs, found.example) else {
+        let among = if found.jobs.is_exact() { "" } else { " among the newest dead letters" };
+        return Ok(Finding::ok(CHECK, format!("none{among}")));
+    };
     let todo = "a program or a person wrote to the tables by hand, or a payload is beyond what can be read: look with `jobwright jobs show`, \
                 correct the program that sends it, and send it again; `jobwright jobs list --state dead --error \"can't be read: \"` lists them";
     Ok(Finding::warn(CHECK, format!("{count} dead letters that can't be read, for instance {example}"), todo))
@@ -164,9 +169,13 @@ async fn outbound(messages: &Messages) -> Checked {
     const CHECK: &str = "replies and events";
     let before = jiff::Timestamp::now() - PATIENCE;
     let (mut stuck, mut example) = (0, None);
-    for queue in [REPLY_QUEUE, EVENT_QUEUE] {
-        let filter =
-            JobFilter::default().queue(queue).created(TimeRange { until: Some(before), ..TimeRange::default() });
+    // A list of a queue that has no jobs could look through all others.
+    let queues = messages.admin().queues().await.map_err(|error| (CHECK, error))?;
+    for queue in queues.iter().filter(|queue| [REPLY_QUEUE, EVENT_QUEUE].contains(&queue.queue.as_str())) {
+        let states = queue.counts().into_iter().filter(|(_, count)| *count != 0);
+        let created = TimeRange { until: Some(before), ..TimeRange::default() };
+        let mut filter = JobFilter::default().queue(&*queue.queue).created(created);
+        filter.states = Some(states.filter_map(|(state, _)| state.parse().ok()).collect());
         let page = Page::new(OUTBOUND);
         let found = messages.admin().list(&filter, &page).await.map_err(|error| (CHECK, error))?;
         stuck += found.len();
@@ -185,8 +194,9 @@ async fn waiting(messages: &Messages) -> Checked {
     const CHECK: &str = "waiting jobs";
     let failed = |error| (CHECK, error);
     let admin = messages.admin();
-    let (lasting, free): (Vec<_>, Vec<_>) =
-        admin.why_waiting(None, None).await.map_err(failed)?.into_iter().partition(|held| held.example.lasts());
+    let all = admin.why_waiting(None, None).await.map_err(failed)?;
+    let part = if all.iter().map(|held| held.jobs).sum::<u64>() < SORTED { "" } else { " (of the first 100,000 jobs)" };
+    let (lasting, free): (Vec<_>, Vec<_>) = all.into_iter().partition(|held| held.example.lasts());
     let mut found: Vec<(HeldUp, Reason)> = Vec::new();
     for held in lasting {
         found.extend(held.example.reasons.iter().find(|reason| reason.lasts()).cloned().map(|reason| (held, reason)));
@@ -206,7 +216,7 @@ async fn waiting(messages: &Messages) -> Checked {
             format!("{jobs} (for instance {}): {reason}", held.example.id)
         })
         .collect();
-    Ok(Finding::warn(CHECK, some(&described, "; "), format!("{todo}; `jobwright why` lists all")))
+    Ok(Finding::warn(CHECK, some(&described, "; ") + part, format!("{todo}; `jobwright why` lists all")))
 }
 
 /// Returns the jobs that nothing keeps, and that no worker has taken between two looks. They were sent a while ago: a worker that nobody wakes polls

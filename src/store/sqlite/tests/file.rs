@@ -223,7 +223,7 @@ async fn messages_join_a_transaction_of_the_callers_own() {
     assert!(store.status().await.unwrap().queues.is_empty());
     tx.commit().unwrap();
     let status = store.status().await.unwrap();
-    assert_eq!((status.queues[0].waiting, status.queues[0].timer), (1, 1));
+    assert_eq!((status.queues[0].waiting.get(), status.queues[0].timer.get()), (1, 1));
 
     // The flush is rejected as a whole, and the caller may go on.
     mine.execute_batch(
@@ -252,6 +252,8 @@ async fn hot_statements_use_their_indexes() {
     let _store = temp.store().await;
     let connection = temp.stranger();
     let sql = |file: &'static str, name: &str| render(section(file, name));
+    let of = |file: &'static str, name: &str, of: &str| sql(file, name).replace("{of}", of);
+    let status = include_str!("../status.sql");
     let settle = include_str!("../settle.sql");
     let claim = include_str!("../claim.sql");
     let external = include_str!("../external.sql");
@@ -287,7 +289,14 @@ async fn hot_statements_use_their_indexes() {
         (sql(nodes, "forget_nodes"), "jobwright_job_owned (lock_owner=?)"),
         (sql(include_str!("../admin.sql"), "show"), "jobwright_job_id (id=?)"),
         (sql(include_str!("../rules.sql"), "permit_running"), "jobwright_job_admitted"),
-        (sql(include_str!("../status.sql"), "queues"), "COVERING INDEX jobwright_job_set_aside (state=?)"),
+        (sql(status, "lanes"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank>?)"),
+        (sql(status, "lanes"), "COVERING INDEX jobwright_job_acquire (queue>?)"),
+        (sql(status, "lane"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank=?)"),
+        (of(status, "queues", "state = 'dead'"), "COVERING INDEX jobwright_job_dead_queue (queue>?)"),
+        (of(status, "queue", "state = 'timer'"), "COVERING INDEX jobwright_job_timer_queue (queue=?)"),
+        (of(status, "queues", "blocked_on is not null"), "COVERING INDEX jobwright_job_blocked_queue (queue>?)"),
+        (of(status, "queue", "blocked_on is not null"), "COVERING INDEX jobwright_job_blocked_queue (queue=?)"),
+        (sql(include_str!("../unreadable.sql"), "unreadable_jobs"), "jobwright_job_dead"),
         (listed("state = 'dead'"), "jobwright_job_set_aside (state=? AND seq>?)"),
         (
             "delete from jobwright_job where state in ('waiting', 'timer') and id in (select unhex(value) from json_each(:ids))".into(),

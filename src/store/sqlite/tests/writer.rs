@@ -42,7 +42,7 @@ async fn a_cancelled_engine_call_leaves_the_writer_usable() {
     store.insert(&[message(job())], None).await.unwrap();
     // Each insert was written as a whole or not at all.
     let waiting = store.status().await.unwrap().queues[0].waiting;
-    assert_eq!(waiting % 20_000, 1);
+    assert_eq!(waiting.get() % 20_000, 1);
     assert_eq!(store.claim(&claim(node, 1)).await.unwrap().jobs.len(), 1);
 }
 
