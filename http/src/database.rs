@@ -9,15 +9,17 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use jobwright::Admin;
-use jobwright::store::{Count, HeldUp, NodeStatus, QueueStatus, Reason, Rule, Scope, StatusReport};
+use jobwright::store::{Count, HeldUp, NodeStatus, QueueStatus, Reason, Rule, Scope, StatusReport, VacuumStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::Mutex;
 use tokio::time::error::Elapsed;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::encode::{Labels, Writer, answer};
+use crate::kinds::Kinds;
 use crate::later::Later;
+use crate::vacuum;
 
 /// The most queues that have rows of their own. The jobs of the others count as those of [`OTHER`]: a queue for each customer must not become a time
 /// series for each customer.
@@ -69,14 +71,24 @@ impl Exporter {
 
 async fn read(admin: &Admin) -> Option<Stored> {
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let until = tokio::time::Instant::now() + DEADLINE;
     let counts = async { tokio::try_join!(admin.status(), admin.rules()) };
-    // It asks for much more, and the others do not depend on it.
-    let (counts, held) = tokio::join!(timeout(DEADLINE, counts), timeout(DEADLINE, admin.why_waiting(None, None)));
+    // They ask for much more, and the others do not depend on them.
+    let more =
+        async { tokio::join!(timeout(DEADLINE, admin.why_waiting(None, None)), timeout(DEADLINE, admin.vacuum())) };
+    let (counts, (held, vacuum)) = tokio::join!(timeout(DEADLINE, counts), more);
     let (StatusReport { queues, nodes, .. }, rules) = told("the queues and nodes", counts)?;
     let held = told("the reasons that hold jobs up", held).unwrap_or_default();
+    let vacuum = told("the dead rows", vacuum).flatten();
     let named = named(&queues);
+    let kinds = timeout_at(until, admin.waiting_kinds(with_kinds(&queues, named.as_ref()))).await;
+    let mut kinds = told("the kinds of waiting jobs", kinds).map(Kinds::new);
     let (queues, held) = (joined(&queues, named.as_ref()), by_reason(held, named.as_ref()));
-    Some(Stored { at, queues, nodes, rules, held, named })
+    let others = queues.iter().find(|queue| named.is_some() && queue.queue == OTHER && queue.waiting != 0);
+    if let (Some(kinds), Some(others)) = (&mut kinds, others) {
+        kinds.add_rest(OTHER, others.waiting, others.oldest_waiting_seconds);
+    }
+    Some(Stored { at, queues, kinds, nodes, rules, held, vacuum, named })
 }
 
 /// Logs a failed reading.
@@ -97,10 +109,14 @@ pub(crate) struct Snapshot(Option<Stored>);
 struct Stored {
     at: Duration,
     queues: Vec<QueueStatus>,
+    /// `None`: they could not be read in time.
+    kinds: Option<Kinds>,
     nodes: Vec<NodeStatus>,
     rules: Vec<Rule>,
     /// How many jobs wait for each reason, by queue.
     held: BTreeMap<Held, u64>,
+    /// `None`: it could not be read in time, or the database has no dead rows.
+    vacuum: Option<VacuumStatus>,
     /// The queues that have rows of their own; `None` = all.
     named: Option<BTreeSet<String>>,
 }
@@ -127,6 +143,12 @@ fn named(queues: &[QueueStatus]) -> Option<BTreeSet<String>> {
 /// Returns the queue under which the numbers of a queue are shown.
 fn shown<'a>(queue: &'a str, named: Option<&BTreeSet<String>>) -> &'a str {
     if named.is_none_or(|named| named.contains(queue)) { queue } else { OTHER }
+}
+
+/// Returns the queues whose jobs are sorted by kind: those that have rows of their own. The jobs of the others have no kind there.
+fn with_kinds<'a>(queues: &'a [QueueStatus], named: Option<&BTreeSet<String>>) -> impl Iterator<Item = &'a str> {
+    let waits = queues.iter().filter(|queue| queue.waiting != 0).map(|queue| queue.queue.as_str());
+    waits.filter(move |queue| named.is_none_or(|named| named.contains(*queue)))
 }
 
 /// Joins the queues that have no rows of their own.
@@ -196,6 +218,8 @@ impl Collector for Snapshot {
         let at = stored.at.as_secs_f64();
         to.gauge("jobwright_snapshot_timestamp_seconds", "When this was read", [(Labels::new(), at)])?;
         stored.queues(&mut to)?;
+        stored.kinds.as_ref().map_or(Ok(()), |kinds| kinds.encode(&mut to))?;
+        stored.vacuum.as_ref().map_or(Ok(()), |status| vacuum::encode(status, &mut to))?;
         stored.nodes(&mut to)
     }
 }

@@ -12,8 +12,8 @@
 //! Probes say why they fail, one check to a line; with `?verbose` they always do. A client that accepts `application/json` gets that.
 //! None of these asks the database or the broker.
 //!
-//! [`exporter()`] returns `/metrics` for the database: the depth and age of queues, dead letters, nodes, and the reasons that hold jobs up. They are
-//! the same wherever they are read, so one process exports them and not each worker.
+//! [`exporter()`] returns `/metrics` for the database: the depth and age of queues and kinds, dead letters, nodes, the reasons that hold jobs up, and
+//! what keeps the tables from being cleaned up. They are the same wherever they are read, so one process exports them and not each worker.
 //!
 //! ```no_run
 //! # async fn f(executor: jobwright::CommandExecutor) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,8 +29,10 @@
 mod database;
 mod encode;
 mod executor;
+mod kinds;
 mod later;
 mod probes;
+mod vacuum;
 
 use std::io;
 use std::time::Duration;

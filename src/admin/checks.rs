@@ -1,8 +1,13 @@
-//! What `jobwright doctor` asks: the database itself, and faults of what is stored.
+//! What `jobwright doctor` and the exporter of metrics ask: the database itself, and faults of what is stored.
+
+use std::collections::BTreeSet;
 
 use super::Admin;
 use crate::error::Result;
-use crate::store::{AdmissionLag, Installation, MigrationStatus, Sampled, SkewedRows, UnreadableJobs, UnreadableRow};
+use crate::store::{
+    AdmissionLag, Installation, MigrationStatus, Sampled, SkewedRows, UnreadableJobs, UnreadableRow, VacuumStatus,
+    WaitingKinds,
+};
 
 impl Admin {
     /// Says which database this is and where, without a password.
@@ -25,6 +30,27 @@ impl Admin {
     /// As [`status`](Self::status).
     pub async fn installation(&self) -> Result<Option<Installation>> {
         self.jobs.installation().await
+    }
+
+    /// Returns how many dead rows the tables have, and what keeps those from being cleaned up. `None`: this database has no dead rows (SQLite).
+    ///
+    /// It reads statistics of the server and no table. What sessions of other roles hold is seen only with `pg_read_all_stats`.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn vacuum(&self) -> Result<Option<VacuumStatus>> {
+        self.jobs.vacuum().await
+    }
+
+    /// Returns the waiting jobs of these queues by kind. No index has the kinds, so jobs are read: at most 100,000, of each queue an equal share,
+    /// and those that would be claimed first. [`WaitingKinds::partial`] names the queues that have more.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn waiting_kinds<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Result<WaitingKinds> {
+        // One that is named twice would count twice.
+        let queues: BTreeSet<&str> = queues.into_iter().collect();
+        self.jobs.waiting_kinds(&queues.into_iter().collect::<Vec<_>>()).await
     }
 
     /// Describes faults of the permits: one that no job holds, one that an admitted job lacks, more than a group may have, or jobs blocked on a key

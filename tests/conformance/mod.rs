@@ -68,6 +68,7 @@ mod unique_key_rows;
 mod uniques;
 mod unreadable;
 mod unreadable_rules;
+mod waiting_kinds;
 
 /// Defines a test for each case of each module, run against one kind of database.
 macro_rules! run {
@@ -454,6 +455,11 @@ conformance! {
         }
     }
     sql {
+        waiting_kinds {
+            by_queue_and_kind
+            the_oldest_of_a_kind_is_told
+            a_queue_with_more_jobs_than_are_read_is_partial
+        }
         installations {
             an_id_stays_until_a_copy_is_adopted
         }

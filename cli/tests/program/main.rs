@@ -53,6 +53,7 @@ mod servers;
 mod signals;
 mod silent_database;
 mod stability;
+mod vacuum;
 mod why;
 mod worker;
 

@@ -164,6 +164,14 @@ fn the_exporter_knows_what_waits_and_why(sandbox: &Sandbox) {
     sandbox.run(&["rules", "put", "kind", "theirs", "--paused", "true"]).success();
     is("jobwright_paused", &[("scope", "kind"), ("name", "theirs")], 1.0);
     is("jobwright_held_jobs", &[("queue", "default"), ("reason", "paused")], 1.0);
+    is("jobwright_kind_waiting_jobs", &[("queue", "default"), ("kind", "theirs")], 1.0);
+    is("jobwright_kinds_partial", &[("queue", "default")], 0.0);
+    until("an age", || {
+        let labels = [("queue", "default"), ("kind", "theirs")];
+        value(&metrics(port), "jobwright_kind_oldest_waiting_seconds", &labels).is_some_and(|age| age > 0.0)
+    });
+    // SQLite has no dead rows.
+    assert_eq!(metrics(port).contains("jobwright_dead_rows"), sandbox.schema().is_some());
     let at = value(&metrics(port), "jobwright_snapshot_timestamp_seconds", &[]).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     assert!((now - at).abs() < 60.0, "{at} is not the time of the reading, {now}");

@@ -10,7 +10,7 @@ use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion, KeyUse,
     OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode, SkewedRows, StatusReport,
-    UnreadableJobs, UnreadableRow, WaitingClass,
+    UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
 };
 
 /// What people ask about the tables, jobs, nodes and rules, and what they do with them. Each change goes into the audit if the operator
@@ -115,6 +115,14 @@ pub trait Operator: StoreInfo + Send + Sync {
 
     /// Returns how many of the newest dead letters are jobs that no executor could read.
     async fn unreadable_jobs(&self) -> Result<UnreadableJobs>;
+
+    /// Counts the waiting jobs of these queues by kind, as far as it can without reading more than a bounded number of jobs.
+    async fn waiting_kinds(&self, queues: &[&str]) -> Result<WaitingKinds>;
+
+    /// Returns what keeps dead rows from being cleaned up. `None`: this store has no dead rows.
+    async fn vacuum(&self) -> Result<Option<VacuumStatus>> {
+        Ok(None)
+    }
 
     /// Returns rules of which something can't be read.
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>>;

@@ -9,7 +9,7 @@ use super::database::Postgres;
 use super::filter::Filter;
 use super::types::JsonText;
 use super::unreadable::refusal;
-use super::{checks, clock, installation, job_operations, migrate, rows, rules, schedules, status, why};
+use super::{checks, clock, installation, job_operations, kinds, migrate, rows, rules, schedules, status, vacuum, why};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, NodeId, Payload};
 use crate::store::dead_letter_groups::{Grouping, SCANNED};
@@ -17,7 +17,7 @@ use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroup, DeadLetterGroups,
     HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion,
     KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode,
-    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingClass,
+    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
 };
 
 #[async_trait]
@@ -190,6 +190,14 @@ impl Operator for Postgres {
 
     async fn waiting_classes(&self, queue: Option<&str>, kind: Option<&str>) -> Result<Vec<WaitingClass>> {
         why::waiting_classes(&self.0, queue, kind).await
+    }
+
+    async fn waiting_kinds(&self, queues: &[&str]) -> Result<WaitingKinds> {
+        kinds::waiting_kinds(&self.0, queues).await
+    }
+
+    async fn vacuum(&self) -> Result<Option<VacuumStatus>> {
+        vacuum::vacuum(&self.0).await.map(Some)
     }
 
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {

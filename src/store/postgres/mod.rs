@@ -37,6 +37,7 @@ mod insert;
 mod installation;
 mod job_columns;
 mod job_operations;
+mod kinds;
 mod lent;
 mod lock_holder;
 mod lock_watch;
@@ -70,6 +71,7 @@ mod transaction;
 mod types;
 mod unique;
 mod unreadable;
+mod vacuum;
 mod walk;
 mod why;
 

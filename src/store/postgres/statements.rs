@@ -232,6 +232,7 @@ statements! {
         insert_hidden, insert_options, insert_any, insert_owned, known_ids, lock_ids, take_unique, full_queues, unhide;
     "installation.sql": installation, system_identifier, adopt, new_report_key;
     "job_operations.sql": choose, suspend, resume, run_now, delete, cancel, change_idle, change_waiting, evict;
+    "kinds.sql": waiting_kinds;
     "lock_watch.sql": lock_holders;
     "maintenance.sql":
         maintenance_due, promote, due_timers, promote_named, prune_history, prune_results, prune_progress,
@@ -254,6 +255,7 @@ statements! {
     "testing.sql": travel;
     "transaction.sql": remove, remove_and_lease, remove_all, keep_result;
     "unreadable.sql": rehearse_release, readable, rehearse_claim, dead_letter_unreadable, park_unreadable;
+    "vacuum.sql": dead_rows, xmin_holders;
     "why.sql": serving_nodes, job_position, key_uses, key_holders, waiting_classes;
 }
 

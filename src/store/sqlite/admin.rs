@@ -15,7 +15,7 @@ use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary, KeyQuestion,
     KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode,
-    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingClass,
+    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingClass, WaitingKinds,
 };
 
 const SQL: &str = include_str!("admin.sql");
@@ -144,6 +144,10 @@ impl Operator for Sqlite {
 
     async fn waiting_classes(&self, queue: Option<&str>, kind: Option<&str>) -> Result<Vec<WaitingClass>> {
         self.0.waiting_classes(queue, kind).await
+    }
+
+    async fn waiting_kinds(&self, queues: &[&str]) -> Result<WaitingKinds> {
+        self.0.waiting_kinds(queues).await
     }
 
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {

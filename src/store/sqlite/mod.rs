@@ -22,6 +22,7 @@ mod insert;
 mod installation;
 mod job_columns;
 mod job_operations;
+mod kinds;
 mod lent;
 mod liveness_files;
 mod maintenance;

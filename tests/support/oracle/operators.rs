@@ -10,7 +10,7 @@ use jobwright::store::engine::{
 use jobwright::store::{
     Action, AdmissionLag, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter,
     JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Released,
-    Rule, Sampled, Scope, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow,
+    Rule, Sampled, Scope, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingKinds,
 };
 use jobwright::{JobId, NodeId, Result};
 
@@ -210,6 +210,10 @@ impl Operator for Oracle {
 
     async fn waiting_classes(&self, _: Option<&str>, _: Option<&str>) -> Result<Vec<WaitingClass>> {
         Ok(Vec::new())
+    }
+
+    async fn waiting_kinds(&self, _: &[&str]) -> Result<WaitingKinds> {
+        Ok(WaitingKinds::default())
     }
 
     async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {

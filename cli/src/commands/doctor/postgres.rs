@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use jobwright::store::{VacuumStatus, XminHolder};
 use jobwright::{AnyTransaction, DatabaseConfig, Postgres};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -29,9 +30,9 @@ pub(super) async fn server(messages: &Messages, config: &DatabaseConfig, purpose
         Ok(findings) => findings,
         Err(why) => vec![refused("database version", &why)],
     };
-    findings.push(match ask(messages, config, include_str!("sql/oldest_transaction.sql"), &[]).await {
-        Ok(rows) => rows.first().map_or_else(|| Finding::ok(OLDEST, "none"), |row| oldest(row, purpose)),
-        Err(why) => refused(OLDEST, &why),
+    findings.push(match messages.admin().vacuum().await {
+        Ok(status) => oldest(&status.unwrap_or_default(), purpose),
+        Err(error) => Finding::error(OLDEST, error, "the error says what to do"),
     });
     findings.extend(open_path(messages, config).await);
     findings
@@ -91,23 +92,38 @@ fn about(row: &Row, host: f64, took: Duration) -> Result<Vec<Finding>, tokio_pos
 
 const OLDEST: &str = "oldest transaction";
 
+/// When a transaction is old.
+const OLD: f64 = 300.0;
+/// When one is that has an age in transactions only.
+const BEHIND: u64 = 1_000_000;
+
+fn is_old(holder: &XminHolder) -> bool {
+    holder.seconds.map_or(holder.transactions > BEHIND, |seconds| seconds > OLD)
+}
+
 /// Describes what holds back the cleaning of dead rows for the longest time.
-fn oldest(row: &Row, purpose: Option<Purpose>) -> Finding {
-    let text = |column| row.try_get::<_, Option<String>>(column).ok().flatten().unwrap_or_default();
-    let (kind, name) = (text("kind"), text("name"));
-    let age: i64 = row.try_get("age").unwrap_or_default();
-    let seconds: f64 = row.try_get("seconds").unwrap_or_default();
-    let hidden: i64 = row.try_get("hidden").unwrap_or_default();
-    let found = match kind.as_str() {
-        "" => "none".to_owned(),
-        "replication slot" => format!("the replication slot {name}, {age} transactions behind"),
-        _ => format!("the {kind} {name}, {seconds:.0} s old, {age} transactions behind"),
+fn oldest(status: &VacuumStatus, purpose: Option<Purpose>) -> Finding {
+    let mut holders: Vec<&XminHolder> = status.holders.iter().collect();
+    // Those that are too old first, and then those whose time is known.
+    holders.sort_by(|a, b| {
+        let seconds = |holder: &XminHolder| holder.seconds.unwrap_or(-1.0);
+        let by_age = seconds(b).total_cmp(&seconds(a)).then(b.transactions.cmp(&a.transactions));
+        is_old(b).cmp(&is_old(a)).then(by_age)
+    });
+    let worst = holders.first();
+    let found = match worst {
+        None => "none".to_owned(),
+        Some(XminHolder { kind, name, transactions, seconds, .. }) => match seconds {
+            None => format!("the {kind} {name}, {transactions} transactions behind"),
+            Some(seconds) => format!("the {kind} {name}, {seconds:.0} s old, {transactions} transactions behind"),
+        },
     };
-    if row.try_get("old").unwrap_or_default() {
-        let end = match kind.as_str() {
+    if let Some(holder) = worst.filter(|holder| is_old(holder)) {
+        let end = match holder.kind.as_str() {
             "replication slot" => {
                 "let its standby or subscriber catch up, or drop the slot (`pg_drop_replication_slot`)"
             }
+            "standby" => "let it catch up, or end the query that it runs; or turn `hot_standby_feedback` off there",
             "prepared transaction" => {
                 "`commit prepared` or `rollback prepared` it in its database, or let its transaction manager recover"
             }
@@ -118,6 +134,7 @@ fn oldest(row: &Row, purpose: Option<Purpose>) -> Finding {
         );
         return Finding::warn(OLDEST, found, todo);
     }
+    let hidden = status.hidden_sessions;
     if hidden == 0 {
         return Finding::ok(OLDEST, found);
     }
