@@ -17,7 +17,8 @@ pub(crate) async fn with_scratch_database<F: Future<Output = Result> + Send + 's
     // RUST_LOG=jobwright=debug shows what the library does.
     let filter = tracing_subscriber::EnvFilter::try_from_default_env();
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,lapin=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).init();
+    // One of the examples has a subscriber of its own.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).try_init();
     let unique = format!("{name}_{}", std::process::id());
     let scratch = match std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty()) {
         Some(url) => Scratch::Schema(url, format!("jobwright_example_{unique}")),

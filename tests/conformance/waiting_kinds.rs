@@ -15,25 +15,25 @@ fn of(kind: &str, queue: &str) -> NewJob {
 /// Only jobs that wait count, and only in the queues that were asked for.
 pub(crate) async fn by_queue_and_kind<T: SqlDb>(db: &T) {
     let store = db.jobs();
-    assert!(store.waiting_kinds(&["a", "b"]).await.unwrap().kinds.is_empty());
+    assert!(store.waiting_kinds(&["default", "b"]).await.unwrap().kinds.is_empty());
     store.put_rule(&Rule::new(Scope::Tenant, "blocked").running(0)).await.unwrap();
     let sent = [
-        of("x", "a"),
-        of("x", "a").priority(5),
-        of("y", "a"),
+        of("x", "default"),
+        of("x", "default").priority(5),
+        of("y", "default"),
         of("x", "b"),
         of("x", "c"),
-        of("later", "a").delay(LATER),
-        of("blocked", "a").tenant("blocked"),
-        of("runs", "a").priority(9),
+        of("later", "default").delay(LATER),
+        of("blocked", "default").tenant("blocked"),
+        of("runs", "default").priority(9),
     ];
     store.send_all(sent).await;
     store.admit_all().await;
     let node = store.node().await;
-    assert_eq!(store.take_from("a", node, 1).await[0].kind, "runs");
-    let found = store.waiting_kinds(&["b", "a", "empty"]).await.unwrap();
+    assert_eq!(store.take_from("default", node, 1).await[0].kind, "runs");
+    let found = store.waiting_kinds(&["b", "default", "empty"]).await.unwrap();
     let kinds: Vec<_> = found.kinds.iter().map(|it| (&*it.queue, &*it.kind, it.waiting)).collect();
-    assert_eq!(kinds, [("a", "x", 2), ("a", "y", 1), ("b", "x", 1)]);
+    assert_eq!(kinds, [("b", "x", 1), ("default", "x", 2), ("default", "y", 1)]);
     assert!(found.partial.is_empty());
     assert!(found.kinds.iter().all(|it| (0.0..600.0).contains(&it.oldest_waiting_seconds)), "{found:?}");
 }

@@ -31,12 +31,12 @@ const LEAST: u64 = 100;
 /// Of how many jobs of a lane the age is read.
 const ROWS: u64 = 1_000;
 
-/// The states whose queues are found by an index, with its condition.
-const BY_QUEUE: [(JobState, &str); 4] = [
-    (JobState::Timer, "state = 'timer'"),
-    (JobState::Suspended, "state = 'suspended'"),
-    (JobState::Dead, "state = 'dead'"),
-    (JobState::Blocked, "blocked_on is not null"),
+/// The states whose queues are found by an index, with its condition and its name.
+const BY_QUEUE: [(JobState, &str, &str); 4] = [
+    (JobState::Timer, "state = 'timer'", "jobwright_job_timer_queue"),
+    (JobState::Suspended, "state = 'suspended'", "jobwright_job_suspended_queue"),
+    (JobState::Dead, "state = 'dead'", "jobwright_job_dead_queue"),
+    (JobState::Blocked, "blocked_on is not null", "jobwright_job_blocked_queue"),
 ];
 
 impl Shared {
@@ -66,11 +66,12 @@ fn counted(jobs: u64, limit: u64) -> Count {
 fn queues(connection: &Connection, now: Micros) -> rusqlite::Result<Vec<QueueStatus>> {
     let mut queues = Queues::default();
     waiting(connection, now, &mut queues)?;
-    for (state, of) in BY_QUEUE {
-        let mut names = connection.prepare_cached(&QUEUES.replace("{of}", of))?;
+    for (state, of, index) in BY_QUEUE {
+        let filled = |sql: &str| sql.replace("{of}", of).replace("{index}", index);
+        let mut names = connection.prepare_cached(&filled(QUEUES))?;
         let names = names.query_map([], |row| row.get("queue"))?.collect::<rusqlite::Result<Vec<String>>>()?;
         let limit = limit(names.len());
-        let mut count = connection.prepare_cached(&QUEUE.replace("{of}", of))?;
+        let mut count = connection.prepare_cached(&filled(QUEUE))?;
         for name in names {
             let values = named_params! { ":queue": name, ":limit": limit as i64 };
             let jobs = count.query_row(values, |row| number(row, "jobs"))?;

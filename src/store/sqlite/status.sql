@@ -20,17 +20,20 @@ select (select count(*) from (select 1 from jobwright_job where state = 'waiting
             select created_at from jobwright_job where state = 'waiting' and queue = :queue and rank = :rank order by seq limit :rows)) as oldest
 
 -- name: queues
--- The queues of jobs in a state (`{of}` is the condition of an index that begins with the queue), step by step as in `lanes`.
+-- The queues of jobs in a state (`{of}` is the condition of `{index}`, which begins with the queue), step by step as in `lanes`. The index is named, because
+-- the planner prefers one that begins with the state, and would read and sort all of its jobs.
 with recursive queues(queue) as (
-    select * from (select queue from jobwright_job where {of} order by queue limit 1)
+    select * from (select queue from jobwright_job indexed by {index} where {of} order by queue limit 1)
     union all
-    select (select j.queue from jobwright_job j where {of} and j.queue > q.queue order by j.queue limit 1) from queues q where q.queue is not null
+    select (select j.queue from jobwright_job j indexed by {index} where {of} and j.queue > q.queue order by j.queue limit 1)
+    from queues q
+    where q.queue is not null
 )
 select queue from queues where queue is not null
 
 -- name: queue
 -- How many jobs of a queue are in a state, up to a limit.
-select count(*) as jobs from (select 1 from jobwright_job where {of} and queue = :queue limit :limit)
+select count(*) as jobs from (select 1 from jobwright_job indexed by {index} where {of} and queue = :queue limit :limit)
 
 -- name: few
 -- Jobs that nodes or external workers have, by queue: no more than there are slots, and than `queues.NAME.depth` lets out. Overdue timers show that no

@@ -252,8 +252,8 @@ async fn hot_statements_use_their_indexes() {
     let _store = temp.store().await;
     let connection = temp.stranger();
     let sql = |file: &'static str, name: &str| render(section(file, name));
-    let of = |file: &'static str, name: &str, of: &str| sql(file, name).replace("{of}", of);
     let status = include_str!("../status.sql");
+    let of = |name: &str, of: &str, index: &str| sql(status, name).replace("{of}", of).replace("{index}", index);
     let settle = include_str!("../settle.sql");
     let claim = include_str!("../claim.sql");
     let external = include_str!("../external.sql");
@@ -292,10 +292,10 @@ async fn hot_statements_use_their_indexes() {
         (sql(status, "lanes"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank>?)"),
         (sql(status, "lanes"), "COVERING INDEX jobwright_job_acquire (queue>?)"),
         (sql(status, "lane"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank=?)"),
-        (of(status, "queues", "state = 'dead'"), "COVERING INDEX jobwright_job_dead_queue (queue>?)"),
-        (of(status, "queue", "state = 'timer'"), "COVERING INDEX jobwright_job_timer_queue (queue=?)"),
-        (of(status, "queues", "blocked_on is not null"), "COVERING INDEX jobwright_job_blocked_queue (queue>?)"),
-        (of(status, "queue", "blocked_on is not null"), "COVERING INDEX jobwright_job_blocked_queue (queue=?)"),
+        (of("queues", "state = 'dead'", "jobwright_job_dead_queue"), "COVERING INDEX jobwright_job_dead_queue (queue>?)"),
+        (of("queue", "state = 'timer'", "jobwright_job_timer_queue"), "COVERING INDEX jobwright_job_timer_queue (queue=?)"),
+        (of("queues", "blocked_on is not null", "jobwright_job_blocked_queue"), "COVERING INDEX jobwright_job_blocked_queue (queue>?)"),
+        (of("queue", "blocked_on is not null", "jobwright_job_blocked_queue"), "COVERING INDEX jobwright_job_blocked_queue (queue=?)"),
         (sql(include_str!("../unreadable.sql"), "unreadable_jobs"), "jobwright_job_dead"),
         (listed("state = 'dead'"), "jobwright_job_set_aside (state=? AND seq>?)"),
         (
