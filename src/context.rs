@@ -146,6 +146,7 @@ impl<S: Store> Context<S> {
             transaction.commit().await?;
         }
         Ok(flushed.map_or_else(CommitReceipt::default, |(mut service, written)| {
+            self.shared.sent.count(&written);
             notify_committed(written, |written| service.committed(written))
         }))
     }

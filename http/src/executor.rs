@@ -12,6 +12,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::encode::{Labels, Writer, answer};
 use crate::later::Later;
+use crate::sent;
 
 pub(crate) async fn metrics(State(telemetry): State<Later<Telemetry>>, headers: HeaderMap) -> Response {
     answer(&headers, Before(telemetry.get().map(|telemetry| Snapshot(telemetry.metrics(), telemetry.health()))))
@@ -38,6 +39,7 @@ impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (mut to, of) = (Writer(encoder), &self.0);
         self.jobs(&mut to)?;
+        sent::encode(&of.sent, &mut to)?;
         self.engine(&mut to)?;
         let failed = self.1.checks.iter().map(|check| {
             (vec![("check", check.name.as_str())], f64::from(u8::from(check.state == HealthState::Failed)))

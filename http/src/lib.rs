@@ -12,6 +12,8 @@
 //! Probes say why they fail, one check to a line; with `?verbose` they always do. A client that accepts `application/json` gets that.
 //! None of these asks the database or the broker.
 //!
+//! [`sender()`] returns `/metrics` for a service that sends jobs and has no executor.
+//!
 //! [`exporter()`] returns `/metrics` for the database: the depth and age of queues and kinds, dead letters, nodes, the reasons that hold jobs up, and
 //! what keeps the tables from being cleaned up. They are the same wherever they are read, so one process exports them and not each worker.
 //!
@@ -32,6 +34,7 @@ mod executor;
 mod kinds;
 mod later;
 mod probes;
+mod sent;
 mod vacuum;
 
 use std::io;
@@ -41,6 +44,7 @@ use axum::Router;
 use axum::routing::get;
 use jobwright::Admin;
 use jobwright::executor::Telemetry;
+use jobwright::message::Sent;
 use tokio::net::TcpListener;
 
 pub use self::later::Later;
@@ -67,6 +71,17 @@ pub fn exporter(admin: impl Into<Later<Admin>>, every: Duration) -> Router {
         .route("/metrics", get(database::metrics))
         .with_state(database::Exporter::new(admin.into(), every))
         .route("/livez", get(async || "ok\n"))
+}
+
+/// Returns `/metrics` for a service that sends jobs and runs none: `jobwright_jobs_sent_total`, which the routes of an [executor](executor()) have too.
+///
+/// ```no_run
+/// # fn f(messages: jobwright::MessageServices) -> axum::Router {
+/// axum::Router::new().nest("/jobs", jobwright_http::sender(messages.sent()))
+/// # }
+/// ```
+pub fn sender(sent: impl Into<Later<Sent>>) -> Router {
+    Router::new().route("/metrics", get(sent::metrics)).with_state(sent.into())
 }
 
 /// Serves routes until `stop` ends, and then completes the requests under way.

@@ -45,7 +45,7 @@ impl Telemetry {
     /// Returns the counters at this moment.
     pub fn metrics(&self) -> ExecutorMetrics {
         let in_flight = self.current.lock().unwrap_or_else(PoisonError::into_inner).len();
-        let Settings { counters, kinds, broker, vitals, .. } = &*self.settings;
+        let Settings { counters, kinds, broker, sent, vitals, .. } = &*self.settings;
         let mut jobs: Vec<_> = kinds
             .iter()
             // A kind is listed under each of its names.
@@ -61,6 +61,7 @@ impl Telemetry {
             claims: counters.claims.read(),
             claimed: counters.claim_sizes.read(),
             records: counters.records.read(),
+            sent: sent.read(),
             lease_seconds_left: session
                 .map(|session| session.until.saturating_duration_since(Instant::now()).as_secs_f64()),
             broker: broker.as_ref().map(|broker| (broker.mode(), broker.stats())),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{CommitReceipt, FlushInto, MessageService, MessageServices, Shared, WhenFull, Written};
+use super::{CommitReceipt, FlushInto, MessageService, MessageServices, Sent, Shared, WhenFull, Written};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
 use crate::store::{Postgres, Store};
@@ -120,6 +120,7 @@ impl Enlisted<'_, Postgres, tokio_postgres::Transaction<'_>> {
     /// writes.
     pub async fn flush(mut self) -> Result<Flushed<Postgres>> {
         let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
+        let sent = self.shared.sent.clone();
         let Shared { store, jobs, .. } = &*self.shared;
         super::wait_for_capacity(&**jobs, service.pending(), self.when_full, true).await?;
         let lent = store.lend(self.transaction);
@@ -136,9 +137,9 @@ impl Enlisted<'_, Postgres, tokio_postgres::Transaction<'_>> {
             };
             let ended = lent.savepoint(end).await;
             // The first error counts.
-            return written.and_then(|written| ended.map(|()| Flushed(Some((service, written)))));
+            return written.and_then(|written| ended.map(|()| Flushed(Some((service, written, sent)))));
         }
-        Ok(Flushed(Some((service, written?))))
+        Ok(Flushed(Some((service, written?, sent))))
     }
 }
 
@@ -154,19 +155,20 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
         crate::store::sqlite::refuse_full(self.transaction, service.pending())?;
         let (mut lent, desk) = self.shared.store.lend();
         let written = desk.serve(self.transaction, service.flush(&mut FlushInto::enlisted(&mut lent)))?;
-        Ok(Flushed(Some((service, written))))
+        Ok(Flushed(Some((service, written, self.shared.sent.clone()))))
     }
 }
 
 /// Messages that were written in the caller's transaction. After its commit, [`committed`](Self::committed) delivers them or wakes the
 /// executors. Without that call, executors find the jobs when they poll.
 #[must_use = "call `committed` after the commit, or the jobs wait for the next poll"]
-pub struct Flushed<S: Store = Postgres>(Option<(Box<dyn MessageService<S>>, Written)>);
+pub struct Flushed<S: Store = Postgres>(Option<(Box<dyn MessageService<S>>, Written, Sent)>);
 
 impl<S: Store> Flushed<S> {
     /// Reports that the caller's transaction has committed. Delivers the messages or wakes executors, without waiting.
     pub fn committed(self) -> CommitReceipt {
-        self.0.map_or_else(CommitReceipt::default, |(mut service, written)| {
+        self.0.map_or_else(CommitReceipt::default, |(mut service, written, sent)| {
+            sent.count(&written);
             super::notify_committed(written, |written| service.committed(written))
         })
     }
@@ -180,7 +182,7 @@ impl<S: Store, T: ?Sized> fmt::Debug for Enlisted<'_, S, T> {
 
 impl<S: Store> fmt::Debug for Flushed<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let messages = self.0.as_ref().map_or(0, |(_, written)| written.messages().len());
+        let messages = self.0.as_ref().map_or(0, |(_, written, _)| written.messages().len());
         f.debug_struct("Flushed").field("messages", &messages).finish_non_exhaustive()
     }
 }

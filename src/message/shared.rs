@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::commit_batcher::CommitBatcher;
 use super::delivery_publisher::DeliveryPublisher;
 use super::hooks::{SendHook, apply};
-use super::{MessageService, WakeUp, WhenFull};
+use super::{MessageService, Sent, WakeUp, WhenFull};
 use crate::codec::Codecs;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -35,6 +35,8 @@ pub(crate) struct Shared<S: Store> {
     pub(super) wraps: Vec<Wrap<S>>,
     pub(super) hooks: Arc<Vec<Arc<SendHook>>>,
     pub(crate) when_full: WhenFull,
+    /// What commits have sent.
+    pub(crate) sent: Sent,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
 }
@@ -56,6 +58,7 @@ impl<S: Store> Shared<S> {
             wraps: Vec::new(),
             hooks: Arc::default(),
             when_full: WhenFull::default(),
+            sent: Sent::default(),
             call_timeout: config.call_timeout,
         }
     }

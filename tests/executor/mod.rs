@@ -57,6 +57,7 @@ cases! {
         all_that_wait
     }
     telemetry {
+        what_commits_send_is_counted
         each_attempt_is_counted_once_with_its_outcome
         what_is_cancelled_while_it_runs_is_lost
         an_executor_is_ready_from_its_first_renewal_to_its_stop

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jobwright::executor::{HealthState, JobMetrics, Telemetry};
 use jobwright::store::JobFilter;
-use jobwright::{BatchOptions, BatchOutcomes, CommandExecutor, JobError, NewJob, Outcome};
+use jobwright::{BatchOptions, BatchOutcomes, CommandExecutor, JobError, JobId, NewJob, Outcome, Unique};
 
 use crate::support::environment::{Gate, PATIENCE, World, at_once, noting_behind, quick};
 use crate::support::eventually;
@@ -108,6 +108,61 @@ pub(crate) async fn each_attempt_is_counted_once_with_its_outcome<W: World>(db: 
 }
 
 /// Its transaction is rolled back, so it has neither failed nor ended.
+/// By contexts and handlers. What is rolled back, was sent before or is a duplicate was not sent.
+pub(crate) async fn what_commits_send_is_counted<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let sent = messages.sent();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 2)
+        .handle_with("sends", |cx| {
+            Box::pin(async move {
+                cx.send(NewJob::json("child", &1).queue("later").delay(Duration::from_secs(3600)))?;
+                if cx.job().attempt == 1 { Err(JobError::new("not yet")) } else { Ok(Outcome::Done) }
+            })
+        })
+        .kind_options("sends", at_once())
+        .start()
+        .await
+        .unwrap();
+    let telemetry = executor.telemetry();
+    let send = async |jobs: Vec<NewJob>, commit: bool| {
+        let mut cx = messages.begin();
+        for job in jobs {
+            cx.send(job).unwrap();
+        }
+        if commit { cx.commit().await.unwrap() } else { cx.rollback().await.unwrap() }
+    };
+    let aside = |kind: &str| NewJob::json(kind, &1).queue("aside");
+    send(vec![aside("a"), aside("a"), aside("b"), aside("a")], true).await;
+    send(vec![aside("a")], false).await;
+    let id = JobId::new();
+    for _ in 0..2 {
+        send(vec![aside("given").id(id), aside("given").queue("apart")], true).await;
+    }
+    for _ in 0..2 {
+        send(vec![aside("unique").unique(Unique::key("key"))], true).await;
+    }
+    send(vec![NewJob::json("sends", &1)], true).await;
+    let expected = [
+        ("apart", "given", 2),
+        ("aside", "a", 3),
+        ("aside", "b", 1),
+        ("aside", "given", 1),
+        ("aside", "unique", 1),
+        ("default", "sends", 1),
+        ("later", "child", 1),
+    ];
+    let counted = async || {
+        let read = sent.read();
+        read.jobs.iter().map(|it| (it.queue.clone(), it.kind.clone(), it.sent)).collect::<Vec<_>>()
+            == expected.map(|(queue, kind, count)| (queue.to_owned(), kind.to_owned(), count))
+    };
+    eventually(PATIENCE, counted).await;
+    assert_eq!(telemetry.metrics().sent, sent.read());
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
 pub(crate) async fn what_is_cancelled_while_it_runs_is_lost<W: World>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();

@@ -90,6 +90,8 @@ fn a_worker_counts_what_it_did(sandbox: &Sandbox) {
         ("jobwright_job_wait_seconds_bucket", &[("kind", "bad"), ("le", "+Inf")], 1.0),
         ("jobwright_slots", &[("queue", "default")], 10.0),
         ("jobwright_dead_lettered_total", &[], 1.0),
+        // Others have sent these.
+        ("jobwright_jobs_sent_total", &[("queue", "(other)"), ("kind", "")], 0.0),
         ("jobwright_leases_lost_total", &[], 0.0),
     ] {
         assert_eq!(value(&text, name, labels), Some(expected), "{name} {labels:?}\n{text}");

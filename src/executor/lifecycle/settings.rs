@@ -26,7 +26,7 @@ use crate::executor::node::queue::Queue;
 use crate::executor::node::signals::Signals;
 use crate::executor::node::{Node, Work};
 use crate::job::{Limits, NodeId};
-use crate::message::WakeUp;
+use crate::message::{Sent, WakeUp};
 use crate::store::{JobStore, NodeInfo};
 
 /// What an executor was built with.
@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     /// How long the runtime may run no task until the node gives up its lease.
     pub(crate) stall_timeout: Option<Duration>,
     pub(crate) counters: Arc<Counters>,
+    /// What this process has sent through the executor's message services.
+    pub(crate) sent: Sent,
     pub(crate) vitals: Arc<Vitals>,
     /// How long a stop waits for handlers. The caller of the stop may override it.
     pub(crate) grace: Mutex<Duration>,

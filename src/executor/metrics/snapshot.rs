@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 pub use super::histogram::Histogram;
 use crate::broker::{BrokerMode, BrokerStats};
 use crate::executor::metrics::stats::ExecutorStats;
+use crate::message::SentMetrics;
 
 /// The numbers of an executor since it started, from [`Telemetry::metrics`](crate::executor::Telemetry::metrics). This process counts them:
 /// the database is authoritative.
@@ -23,6 +24,9 @@ pub struct ExecutorMetrics {
     pub claimed: Histogram,
     /// Times of the statements that record outcomes, in seconds.
     pub records: Histogram,
+    /// Jobs that the process has sent through the message services of this executor, not by its handlers alone:
+    /// [`MessageServices::sent`](crate::MessageServices::sent).
+    pub sent: SentMetrics,
     /// Seconds until the node must stop its work unless its lease is renewed. `None`: it has no lease at the moment.
     pub lease_seconds_left: Option<f64>,
     /// The mode and the messages of the broker, if there is one.
