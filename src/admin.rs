@@ -156,13 +156,18 @@ impl Admin {
         self.jobs.result(id).await?.map(|result| self.codecs.result(result)).transpose()
     }
 
-    /// Groups dead letters by cause, in at most `limit` groups. Dead letters whose errors are encoded by a codec form one group for each
+    /// Groups the `newest` dead letters that match by cause, in at most `limit` groups; [`DeadLetterGroups::NEWEST`] is a good number. Dead letters whose errors are encoded by a codec form one group for each
     /// kind and queue.
     ///
     /// # Errors
     /// As [`status`](Self::status).
-    pub async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
-        self.jobs.dead_letter_groups(filter, limit).await
+    pub async fn dead_letter_groups(
+        &self,
+        filter: &JobFilter,
+        newest: usize,
+        limit: usize,
+    ) -> Result<DeadLetterGroups> {
+        self.jobs.dead_letter_groups(filter, newest, limit).await
     }
 
     /// Returns how attempts and jobs ended, newest first, as far as history is kept.

@@ -335,9 +335,10 @@ create table {schema}.node (
     broker     text,
     heartbeats bigint not null default 0,
     evicted    boolean not null default false,
-    -- Both are shown to people, and nothing depends on them.
+    -- They are shown to people, and nothing depends on them.
     serves     jsonb,
-    left_alone jsonb
+    left_alone jsonb,
+    failing    jsonb
 -- Each heartbeat updates the row: the fillfactor leaves space for its next version on the same page.
 ) with (fillfactor = 50);
 
@@ -348,6 +349,7 @@ comment on column {schema}.node.heartbeats is 'heartbeats so far; a monitor that
 comment on column {schema}.node.evicted is 'declared dead by hand';
 comment on column {schema}.node.serves is 'the queues with their slots, the kinds and the external queues that it works on';
 comment on column {schema}.node.left_alone is 'kinds that it can not run at the moment, and why; null = none';
+comment on column {schema}.node.failing is 'its tasks that fail again and again, each with its last error; null = none';
 
 -- Returns the first key of the advisory locks of nodes. It keeps them apart from the locks of other programs and other schemas in this database. The
 -- second key is the id of the node.
@@ -555,7 +557,7 @@ create table {schema}.usage (
     demand  integer not null check (demand >= 0),
     version integer not null,
     first   integer not null,
-    -- When the row was last written. A demand that is older than five seconds is ignored.
+    -- When the row was last written. A demand that is older than fifteen seconds is ignored.
     at      timestamptz not null,
     primary key (key, node)
 -- Nearly each claim updates its row: the fillfactor leaves space for the next versions on the same page.
@@ -799,9 +801,11 @@ $lock$;
 --              node has counted
 --   simple     whether claims count now, and not admission passes
 --   passed     whether blocked jobs got nothing by chance
+--   spare      how many jobs other nodes that want some could start under a limit of which this claim reports ends, before it takes any; null = none
+--   permits    whether permits take up a part of a limit: no node tells the others when it gives them back
 -- It is a function, because each of its statements sees what was committed while the one before it waited, and a single statement does not.
 create function {schema}.allowance(node bigint, claim integer, locks bigint[], keys text[], scopes text[], names text[], mine integer[], most bigint)
-returns table (n bigint, wait bigint, unblocked boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[], simple boolean, passed boolean)
+returns table (n bigint, wait bigint, unblocked boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[], simple boolean, passed boolean, spare bigint, permits boolean)
 language plpgsql volatile rows 1
 set search_path = pg_catalog, pg_temp
 -- A claim counts within milliseconds. An admission pass may hold a lock for longer, if its process is frozen.
@@ -822,6 +826,9 @@ declare
     pause bigint;
     opens boolean := false;
     missed boolean := false;
+    held boolean := false;
+    taken bigint;
+    left_over bigint;
     under text[] := '{}';
     counts integer[] := '{}';
     timed text[] := '{}';
@@ -831,12 +838,12 @@ begin
     begin
         perform {schema}.lock_limits(allowance.locks);
     exception when lock_not_available then
-        return query select 0::bigint, null::bigint, false, under, counts, timed, times, null::integer[], true, false;
+        return query select 0::bigint, null::bigint, false, under, counts, timed, times, null::integer[], true, false, null::bigint, true;
         return;
     end;
     if exists (select from {schema}.rule r where (r.running is not null or r.rate is not null) and not {schema}.is_simple(r.scope, r.name, r.shares)) then
         -- Admission passes admit whatever is limited.
-        return query select best, null::bigint, false, under, counts, timed, times, news, false, false;
+        return query select best, null::bigint, false, under, counts, timed, times, news, false, false, null::bigint, false;
         return;
     end if;
     for asked in
@@ -851,8 +858,9 @@ begin
         continue when not found;
         if rule.running is not null then
             select coalesce(sum(u.n) filter (where u.node <> here), 0) as others,
-                   count(*) filter (where u.node <> here and (u.n > 0 or u.demand > 0 and u.at > clock_timestamp() - interval '5 seconds')) as parties,
-                   coalesce(bool_or(u.node <> here and u.demand > 0 and u.at > clock_timestamp() - interval '5 seconds'), false) as wanted,
+                   count(*) filter (where u.node <> here and (u.n > 0 or u.demand > 0 and u.at > clock_timestamp() - interval '15 seconds')) as parties,
+                   coalesce(bool_or(u.node <> here and u.demand > 0 and u.at > clock_timestamp() - interval '15 seconds'), false) as wanted,
+                   coalesce(bool_or(u.node = here and u.n > asked.mine), false) as ended,
                    coalesce(bool_or(u.node = here), false) as known,
                    coalesce(bool_or(u.node = here and (u.version::bigint - this + 2147483648) % 2147483648 between 1 and 1073741823), false) as late
             into used
@@ -860,14 +868,19 @@ begin
             where u.key = asked.key;
             if used.late then
                 -- A later claim of the node has counted. No process waits for the answer to this one, and its numbers are out of date.
-                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], null::integer[], true, false;
+                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], null::integer[], true, false, null::bigint, true;
                 return;
             end if;
             if not used.known then
                 asked.mine := 0;
                 news := news || asked.place;
             end if;
-            free := rule.running - asked.mine - used.others - (select count(s.ctid) from {schema}.permit s where s.key collate "C" = asked.key);
+            taken := (select count(s.ctid) from {schema}.permit s where s.key collate "C" = asked.key);
+            held := held or taken > 0;
+            free := rule.running - asked.mine - used.others - taken;
+            if used.wanted and used.ended then
+                left_over := greatest(left_over, free);
+            end if;
             if used.wanted then
                 -- Other nodes want some too: each gets the same.
                 free := least(free, (rule.running + used.parties) / (used.parties + 1) - asked.mine);
@@ -878,6 +891,7 @@ begin
                 -- for them, and chance decides about an odd one. A claim that takes none leaves them all.
                 granted := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;
                 missed := missed or granted = 0;
+                held := held or granted > 0;
                 free := free - granted;
                 if granted > 0 then
                     insert into {schema}.unblock (key, n)
@@ -905,7 +919,8 @@ begin
             times := times || greatest(rule.period / 1000, 1);
         end if;
     end loop;
-    return query select best, pause, opens, under, counts, timed, times, news, true, missed;
+    return query select best, pause, opens, under, counts, timed, times, news, true, missed,
+                        left_over, held;
 end
 $allowance$;
 

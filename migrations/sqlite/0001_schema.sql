@@ -108,7 +108,7 @@ create index jobwright_job_lease on jobwright_job (lease_until) where lease_unti
 -- Serves blocked_on_key, which reads the best jobs of a share that are blocked on a key, and the other statements that look for keys and shares.
 create index jobwright_job_blocked on jobwright_job (blocked_on, share, rank, seq) where blocked_on is not null;
 -- Serves count_waiting, which counts the jobs of a queue with a maximum depth, and status.sql.
-create index jobwright_job_blocked_queue on jobwright_job (queue) where blocked_on is not null;
+create index jobwright_job_blocked_queue on jobwright_job (queue, blocked_on) where blocked_on is not null;
 -- Serves prune_dead_letters (`history.dead_letters`), which removes the oldest, and dead_letter_groups, which reads the newest.
 create index jobwright_job_dead on jobwright_job (dead_at) where dead_at is not null;
 -- These serve status.sql, which steps from queue to queue and counts the first jobs of each. Each has one state: an index that began with the state would be
@@ -146,7 +146,8 @@ create table jobwright_node (
     -- them.
     serves     text,
     -- The kinds that it leaves alone at the moment because it can't run them, with the reasons: an object of texts.
-    left_alone text
+    left_alone text,
+    failing    text
 ) strict;
 
 -- ==== Admission: blocked jobs, permits, unblocks, rules, rates ====

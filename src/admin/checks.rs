@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Admin;
 use crate::error::Result;
 use crate::store::{
-    AdmissionLag, Installation, MigrationStatus, Sampled, SkewedRows, UnreadableJobs, UnreadableRow, VacuumStatus,
-    WaitingKinds,
+    AdmissionLag, Installation, MigrationStatus, OverdueWork, Sampled, SkewedRows, UnreadableJobs, UnreadableRow,
+    VacuumStatus, WaitingKinds,
 };
 
 impl Admin {
@@ -76,6 +76,14 @@ impl Admin {
     /// As [`status`](Self::status).
     pub async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
         self.jobs.overdue_unblocks().await
+    }
+
+    /// Returns for how long timers, times to live and leases of external workers have been due. Executors act on them within seconds.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn overdue_work(&self) -> Result<OverdueWork> {
+        self.jobs.overdue_work().await
     }
 
     /// Returns all times that lie ahead of the database's clock and should not. Reads everything. For schedules, see

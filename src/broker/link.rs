@@ -123,7 +123,11 @@ fn advice(failure: &Failure) -> String {
         "check user and password in broker.url"
     } else if lower.contains("vhost") && lower.contains("not found") {
         "check the vhost at the end of broker.url (`%2F` is the default one), or create it"
-    } else if lower.contains("vhost") {
+    } else if lower.contains("connection limit") {
+        "close other connections, or raise the limit of the vhost or the user (`rabbitmqctl set_vhost_limits`, `set_user_limits`)"
+    } else if lower.contains("vhost") && lower.contains("is down") {
+        "the broker's log says why; `rabbitmqctl restart_vhost` starts it again"
+    } else if lower.contains("vhost") && lower.contains("refused") {
         "give the user permissions in this vhost"
     } else {
         return why;

@@ -375,6 +375,7 @@ impl<S: Store> ExecutorBuilder<S> {
             failure_policy: Arc::new(failure_policy),
             quarantine: NonZeroU32::new(config.quarantine_after),
             counters: Arc::default(),
+            failing: Mutex::default(),
             sent: shared.sent.clone(),
             vitals: Arc::default(),
             grace: Mutex::new(config.grace),

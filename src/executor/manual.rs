@@ -1,7 +1,7 @@
 //! A node that works on request, one step at a time: no tasks, no heartbeat, no monitor. It is for the test kit. The code that runs jobs
 //! and records their outcomes is the ordinary one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -125,6 +125,11 @@ impl<S: Store> ManualExecutor<S> {
     pub(crate) fn resume(&self) {
         let now = Instant::now();
         self.node.breakers.due(now + LEASE).iter().for_each(|breaker| breaker.resume(now));
+    }
+
+    /// Returns the kinds that this node can't run at the moment, with the reasons.
+    pub(crate) fn left_alone(&self) -> BTreeMap<String, (String, Instant)> {
+        self.node.breakers.left_alone()
     }
 
     /// Returns the kinds that this node can run.

@@ -6,6 +6,7 @@ pub(crate) mod cancellations;
 pub(crate) mod claim_order;
 pub(crate) mod completion;
 pub(crate) mod ended_handlers;
+pub(crate) mod failing;
 pub(crate) mod gathering;
 pub(crate) mod group_run;
 pub(crate) mod in_flight;
@@ -36,6 +37,7 @@ use crate::executor::kinds::kind::Kinds;
 use crate::executor::metrics::stats::Counters;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::completion::Completions;
+use crate::executor::node::failing::FailingTasks;
 use crate::executor::node::gathering::Gathering;
 use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::in_flight::InFlight;
@@ -97,6 +99,8 @@ pub(crate) struct Node {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) completions: Completions,
     pub(crate) counters: Arc<Counters>,
+    /// Its tasks that fail at the moment.
+    pub(crate) failing: Arc<FailingTasks>,
 
     // Cancellation.
     /// Cancelled when the node must claim no more.

@@ -14,6 +14,8 @@ use crate::executor::metrics::snapshot::ExecutorMetrics;
 use crate::executor::node::alone;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::queue::{Dispatch, DispatchPhase, Queue};
+use crate::store::FailingTask;
+use crate::store::nodes::CONSUMERS;
 
 /// How late a task may come on a busy machine.
 const LENIENCE: Duration = Duration::from_secs(5);
@@ -62,6 +64,7 @@ impl Telemetry {
             claimed: counters.claim_sizes.read(),
             records: counters.records.read(),
             sent: sent.read(),
+            messages_refused: counters.messages_refused.read(),
             lease_seconds_left: session
                 .map(|session| session.until.saturating_duration_since(Instant::now()).as_secs_f64()),
             broker: broker.as_ref().map(|broker| (broker.mode(), broker.stats())),
@@ -80,6 +83,7 @@ impl Telemetry {
         let bounds = Bounds { claim: call * 3 + LENIENCE, pause: self.settings.poll_interval * 2 + call + LENIENCE };
         checks.extend(state.queues.iter().map(|queue| dispatch(queue, bounds, now)));
         checks.extend(self.kinds());
+        checks.extend(self.tasks(now));
         checks.extend(self.settings.broker.as_ref().map(|broker| self.broker(&broker.mode(), now)));
         Health { is_live: !state.is_gone, is_started: state.is_started, checks }
     }
@@ -107,6 +111,21 @@ impl Telemetry {
         let all = self.settings.kinds.values().all(|kind| left_alone.contains_key(kind.metrics.kind()));
         let state = if all { HealthState::Failed } else { HealthState::Degraded };
         Some(HealthCheck::new("kinds", state, format!("this node can't run now: {}", kinds.join("; "))))
+    }
+
+    /// Names the tasks that have failed for long. Others still work.
+    fn tasks(&self, now: Instant) -> Option<HealthCheck> {
+        let mut failing = self.settings.failing().lasting(now);
+        // An external queue without workers is no fault of this process, and its own queues have checks of their own.
+        let is_own = |task: &FailingTask| {
+            task.queue.as_ref().is_some_and(|of| self.settings.queues.iter().any(|(queue, _)| queue == of))
+        };
+        failing.retain(|task| task.task != CONSUMERS && !is_own(task));
+        if failing.is_empty() {
+            return None;
+        }
+        let tasks: Vec<String> = failing.iter().map(ToString::to_string).collect();
+        Some(HealthCheck::new("tasks", HealthState::Degraded, tasks.join("; ")))
     }
 
     /// Without the broker jobs run by the table, but for those of external workers.

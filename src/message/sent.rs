@@ -5,14 +5,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{MessageServices, Written};
+use super::Written;
 use crate::job::JobMessage;
-use crate::store::Store;
 
 /// The most pairs of queue and kind that are counted apart. A program that makes up names must not make up counters.
 const PAIRS: usize = 500;
 
-/// The jobs that a process has sent through its message services, counted after their commit. Obtained from [`MessageServices::sent`]; cheap to clone.
+/// The jobs that a process has sent through its message services, counted after their commit. Obtained from [`MessageServices::sent`](crate::MessageServices::sent); cheap to clone.
 ///
 /// The crate `jobwright-http` serves it as `/metrics`. An executor's [`Telemetry`](crate::executor::Telemetry) has the same numbers.
 ///
@@ -67,15 +66,6 @@ pub struct SentJobs {
     pub kind: String,
     /// How many.
     pub sent: u64,
-}
-
-impl<S: Store> MessageServices<S> {
-    /// Returns the counters of the jobs that this process has sent through these services and their clones: by contexts, handlers and enlisted
-    /// transactions that were reported as committed. Of a commit whose outcome is unknown, they count nothing. What SQL, schedules and external producers
-    /// send is not among them.
-    pub fn sent(&self) -> Sent {
-        self.shared.sent.clone()
-    }
 }
 
 impl Sent {

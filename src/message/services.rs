@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::delivery_publisher::DeliveryPublisher;
-use super::{BoxError, MessageService, Shared, WhenFull};
+use super::{BoxError, MessageService, Sent, Shared, WhenFull};
 use crate::broker::Broker;
 use crate::codec::Codec;
 use crate::config::{Access, BrokerConfig, Config, DatabaseConfig};
@@ -188,6 +188,13 @@ impl<S: Store> MessageServices<S> {
             Some(broker) => format!("{table}, delivered through {}", broker.describe()),
             None => table,
         }
+    }
+
+    /// Returns the counters of the jobs that this process has sent through these services and their clones: by contexts, handlers and enlisted
+    /// transactions that were reported as committed. Of a commit whose outcome is unknown, they count nothing. What SQL, schedules and external producers
+    /// send is not among them.
+    pub fn sent(&self) -> Sent {
+        self.shared.sent.clone()
     }
 }
 

@@ -149,6 +149,10 @@ pub struct Allowed {
     /// Whether jobs are blocked on the key of one of the limits and by chance got no permit. If this claim took less than it could, a claim
     /// with `limit` 0 gives the rest to them.
     pub passed_over: bool,
+    /// Whether jobs under one of the limits have ended here, and the claim left some of it to other nodes that want some: a hint tells them.
+    pub yields: bool,
+    /// Whether admitted jobs hold a part of one of the limits. No hint says when they give it back.
+    pub permits: bool,
     /// Whether the key of one of the limits was unblocked for jobs that are blocked on it: an admission pass is due.
     pub unblocked: bool,
     /// Whether the database wrote down the counts of this claim. It did not if another session locked one of the limits for too long, or if

@@ -8,9 +8,6 @@ use serde::Serialize;
 use super::settle::clip;
 use crate::job::JobId;
 
-/// How many dead letters are read: the newest. Their errors are compared here and not in the database, so that "order 17 not found" and
-/// "order 18 not found" are the same on every store. The bound keeps that fast.
-pub(crate) const SCANNED: usize = 100_000;
 /// The start of an error text that a codec has encoded.
 pub(crate) const ENCODED: &str = "[encoded ";
 /// The name of the group of encoded errors.
@@ -44,8 +41,14 @@ pub struct DeadLetterGroups {
     pub groups: Vec<DeadLetterGroup>,
     /// How many dead letters were read.
     pub scanned: u64,
-    /// Whether as many were read as can be (100,000). Older ones are not counted then.
+    /// Whether as many were read as were asked for. Older ones are not counted then.
     pub more: bool,
+}
+
+impl DeadLetterGroups {
+    /// How many dead letters the program reads unless it is told to read all: the newest. Their errors are compared in the process that asks, so that
+    /// "order 17 not found" and "order 18 not found" are the same on every store. The bound keeps that fast.
+    pub const NEWEST: usize = 100_000;
 }
 
 /// Collects dead letters into groups.
@@ -70,15 +73,15 @@ impl Grouping {
         }
     }
 
-    /// Returns at most `limit` groups, the largest first.
-    pub(crate) fn finish(self, limit: usize) -> DeadLetterGroups {
+    /// Returns at most `limit` groups of the `newest` dead letters that were asked for, the largest first.
+    pub(crate) fn finish(self, newest: usize, limit: usize) -> DeadLetterGroups {
         let mut groups: Vec<DeadLetterGroup> = self.groups.into_values().collect();
         groups.sort_by(|a, b| {
             let order = |group: &DeadLetterGroup| (std::cmp::Reverse(group.count), std::cmp::Reverse(group.last));
             order(a).cmp(&order(b)).then_with(|| (&a.queue, &a.kind, &a.error).cmp(&(&b.queue, &b.kind, &b.error)))
         });
         groups.truncate(limit);
-        DeadLetterGroups { groups, scanned: self.scanned, more: self.scanned >= SCANNED as u64 }
+        DeadLetterGroups { groups, scanned: self.scanned, more: self.scanned >= newest as u64 }
     }
 }
 
@@ -246,7 +249,7 @@ mod tests {
         for group in [group("other", 2, 1, 1), group("order 1", 2, 3, 4), newest.clone()] {
             grouping.add(group);
         }
-        let found = grouping.finish(1);
+        let found = grouping.finish(1000, 1);
         assert_eq!(found.groups, [DeadLetterGroup { error: "order #".into(), count: 3, first: at(3), ..newest }]);
         assert_eq!((found.scanned, found.more), (5, false));
     }

@@ -11,7 +11,8 @@ pub enum Hint {
     Queue(String),
     /// Jobs became claimable anywhere in this queue: scan from the start.
     Rescan(String),
-    /// Jobs may be admitted: a job of a group was sent, a permit was released, or a rule changed.
+    /// Jobs may be admitted, or a limit may have room: a job of a group was sent, a permit was released, a rule changed, or a node left some of a limit
+    /// to others.
     Admission,
     /// A timer was set that may be due before the next one known.
     Timer,

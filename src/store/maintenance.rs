@@ -73,6 +73,18 @@ impl MaintenanceDue {
     };
 }
 
+/// For how long work has been due that executors do by themselves within seconds. `None`: none of this sort is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OverdueWork {
+    /// The timer that has been due for the longest time.
+    pub timers: Option<Duration>,
+    /// The job whose time to live ended first, of those that have not started.
+    pub expiry: Option<Duration>,
+    /// The lease of an external worker that ended first.
+    pub external: Option<Duration>,
+}
+
 /// The result of a promotion of due timers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promoted {

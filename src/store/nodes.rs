@@ -1,8 +1,10 @@
 //! Nodes, as a database sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::job::NodeId;
@@ -18,6 +20,41 @@ pub struct Serves {
     pub kinds: BTreeSet<String>,
     /// The queues whose jobs it hands out to external workers.
     pub external: BTreeSet<String>,
+}
+
+/// The names of tasks that jobs wait for.
+pub(crate) const CLAIMS: &str = "claims";
+/// Not a task of the node itself: the workers of an external queue.
+pub(crate) const CONSUMERS: &str = "consumers";
+pub(crate) const TIMERS: &str = "timers";
+pub(crate) const ADMISSION: &str = "admission";
+
+/// A task of a node that has failed more than once, for five seconds or longer, and is tried again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct FailingTask {
+    /// The task, in a word or two: `claims`, `timers`. `consumers`: the workers of an external queue are missing.
+    pub task: String,
+    /// The queue, if each has such a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// What it could not do, in words.
+    pub failed: String,
+    /// The last error, shortened to 500 characters.
+    pub error: String,
+    /// When it failed first since it last succeeded, by the clock of the node.
+    pub since: Timestamp,
+}
+
+impl fmt::Display for FailingTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.failed)?;
+        if let Some(queue) = &self.queue {
+            write!(f, " (queue {queue:?})")?;
+        }
+        write!(f, ": {}", self.error)
+    }
 }
 
 /// What a node registers with.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use super::{Count, Serves};
+use super::{Count, FailingTask, Serves};
 use crate::job::NodeId;
 
 /// The state of a system.
@@ -106,11 +106,13 @@ pub struct NodeStatus {
     pub serves: Option<Serves>,
     /// The kinds that it leaves alone at the moment because it can't run them, and why.
     pub left_alone: BTreeMap<String, String>,
+    /// Its tasks that have failed for five seconds or more.
+    pub failing: Vec<FailingTask>,
 }
 
 impl Serialize for NodeStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut shown = serializer.serialize_struct("NodeStatus", 12)?;
+        let mut shown = serializer.serialize_struct("NodeStatus", 13)?;
         shown.serialize_field("id", &self.id)?;
         shown.serialize_field("name", &self.name)?;
         shown.serialize_field("host", &self.host)?;
@@ -122,6 +124,7 @@ impl Serialize for NodeStatus {
         shown.serialize_field("broker", &self.broker)?;
         shown.serialize_field("serves", &self.serves)?;
         shown.serialize_field("left_alone", &self.left_alone)?;
+        shown.serialize_field("failing", &self.failing)?;
         let inexact = self.running.inexact().map(|word| ("running", word));
         shown.serialize_field("inexact", &inexact.into_iter().collect::<BTreeMap<_, _>>())?;
         shown.end()

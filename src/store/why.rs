@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) use self::decide::{asked, reasons};
 pub(crate) use self::facts::Facts;
 pub use self::facts::{JobPosition, KeyQuestion, KeyUse, ServingNode, WaitingClass};
-use super::{JobState, Rate, Scope};
+use super::{FailingTask, JobState, Rate, Scope};
 use crate::job::{JobId, NodeId};
 
 /// Why a job does not run, or that it does.
@@ -222,6 +222,14 @@ pub enum Reason {
         /// How many jobs of the queue all living nodes together run at the same time; `None` = not all of them say.
         slots: Option<u64>,
     },
+    /// A task that it waits for fails again and again, on each node that could do it.
+    Failing {
+        /// The first of these nodes.
+        node: String,
+        /// Its task.
+        #[serde(flatten)]
+        task: FailingTask,
+    },
     /// Nothing is in its way: it is the next one of its queue.
     Next,
 }
@@ -238,6 +246,7 @@ impl Reason {
             | Self::QueueNotServed { .. }
             | Self::KindNotHandled { .. }
             | Self::LeftAlone { .. }
+            | Self::Failing { .. }
             | Self::NoBroker { .. } => true,
             Self::Limit { most, .. } => *most == 0,
             Self::Group { holder: Holder::Job { state, .. }, .. } => {

@@ -199,7 +199,7 @@ pub(crate) async fn a_claim_does_not_wait_for_a_locked_limit<const POOLED: bool>
     holder.batch_execute("select pg_advisory_xact_lock(hashtext(current_database()), 7)").await.unwrap();
     let refused = claim(&store, node, 8, &[limit(Scope::Kind, 1)]).await;
     assert_eq!(refused.jobs.len(), 0);
-    assert_eq!(refused.allowed, Some(Allowed { waits: true, ..Allowed::default() }));
+    assert_eq!(refused.allowed, Some(Allowed { waits: true, permits: true, ..Allowed::default() }));
     holder.rollback().await.unwrap();
     assert_eq!(taken(&store, node, 8, 1).await, 2);
 }
@@ -288,7 +288,7 @@ pub(crate) async fn others_are_blocked<const POOLED: bool>(db: &Pg<POOLED>) {
     let second = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
     assert_eq!(
         second.allowed,
-        Some(Allowed { jobs: 2, unblocked: true, waits: true, written: true, ..Allowed::default() }),
+        Some(Allowed { jobs: 2, unblocked: true, permits: true, waits: true, written: true, ..Allowed::default() }),
         "half of what is free"
     );
     assert_eq!(round(&store).await, 2);
@@ -335,6 +335,31 @@ pub(crate) async fn nodes_with_demand_share_a_limit_equally<const POOLED: bool>(
     assert_eq!(taken(&store, one, 20, 3).await, 0);
     assert_eq!(taken(&store, other, 20, 2).await, 1);
     assert_eq!(taken(&store, one, 20, 2).await, 1);
+}
+
+/// Nodes that were refused for long ask rarely, so those that leave them something say so.
+pub(crate) async fn a_claim_that_leaves_some_to_a_node_that_waits_says_so<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (one, other) = (store.node().await, store.node().await);
+    of_kind(&store, 2).await;
+    store.send_all(jobs(10)).await;
+    assert_eq!(taken(&store, one, 20, 0).await, 2);
+    assert_eq!(taken(&store, other, 20, 0).await, 0);
+    let says = async |most, running| {
+        let claimed = claim(&store, one, most, &[limit(Scope::Kind, running)]).await;
+        let allowed = claimed.allowed.unwrap();
+        assert!(!allowed.permits && claimed.jobs.is_empty(), "{allowed:?}");
+        allowed.yields
+    };
+    assert!(!says(20, 2).await, "nothing has ended");
+    assert!(says(20, 1).await);
+    assert!(!says(20, 1).await, "it was said");
+    assert_eq!(taken(&store, other, 20, 0).await, 1);
+    assert!(says(0, 0).await, "one that can run no more leaves all");
+    db.raw("update {schema}.usage set at = at - interval '20 seconds' where demand > 0").await;
+    assert_eq!(taken(&store, one, 20, 0).await, 1);
+    let claimed = claim(&store, one, 20, &[limit(Scope::Kind, 0)]).await;
+    assert_eq!((claimed.jobs.len(), claimed.allowed.unwrap().yields), (1, false), "the other one has gone");
 }
 
 /// Many claims from many nodes at once never start more than allowed.

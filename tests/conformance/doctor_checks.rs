@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Rule, Scope};
+use jobwright::store::{OverdueWork, Rule, Scope};
 
 use crate::conformance::groups::sound;
-use crate::support::SqlDb;
-use crate::support::jobs::{job, jobs};
+use crate::support::environment::PATIENCE;
+use crate::support::jobs::{hand_out_number, job, jobs};
+use crate::support::{SqlDb, eventually};
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// A rule that was deleted by hand leaves jobs blocked on its key, and nothing will unblock it.
 pub(crate) async fn jobs_blocked_without_a_rule_are_a_fault<T: SqlDb>(db: &T) {
@@ -68,6 +71,26 @@ pub(crate) async fn a_rate_is_no_fault<T: SqlDb>(db: &T) {
     store.admit_all().await;
     sound(&store).await;
     assert_eq!(store.overdue_unblocks().await.unwrap().unblocks, 0, "it opens in an hour");
+}
+
+pub(crate) async fn overdue_work_is_reported<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let late = async || store.overdue_work().await.unwrap();
+    assert_eq!(late().await, OverdueWork::default());
+    // Neither is due.
+    store.send(job().delay(HOUR)).await;
+    store.send(job().ttl(HOUR)).await;
+    assert_eq!(late().await, OverdueWork::default());
+    db.pass(HOUR + Duration::from_secs(100)).await;
+    let found = late().await;
+    let of = |late: Option<Duration>| late.is_some_and(|late| (100..160).contains(&late.as_secs()));
+    assert!(of(found.timers) && of(found.expiry) && found.external.is_none(), "{found:?}");
+    store.send(job().queue("out")).await;
+    assert_eq!(store.hand_out("out", 1, Duration::from_millis(1), hand_out_number()).await.unwrap().len(), 1);
+    eventually(PATIENCE, async || late().await.external.is_some()).await;
+    let ended = store.promote_due(10).await.unwrap().jobs + store.expire_jobs(10).await.unwrap().jobs;
+    assert_eq!((ended, store.expire_external(10).await.unwrap().waiting), (2, 1));
+    assert_eq!(late().await, OverdueWork::default());
 }
 
 pub(crate) async fn overdue_unblocks_are_reported<T: SqlDb>(db: &T) {

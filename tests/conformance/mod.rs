@@ -516,6 +516,7 @@ conformance! {
             a_key_that_was_not_unblocked_is_a_fault
             a_rate_is_no_fault
             overdue_unblocks_are_reported
+            overdue_work_is_reported
             many_unblocks_of_few_keys_do_not_end_admission
         }
         large_batches {
@@ -704,6 +705,7 @@ conformance! {
             others_are_blocked
             unclaimed_permits_go_to_blocked_jobs
             nodes_with_demand_share_a_limit_equally
+            a_claim_that_leaves_some_to_a_node_that_waits_says_so
             rules_that_come_and_go
             running_jobs_count_while_another_rule_is_set
             a_change_left_half_done_is_finished

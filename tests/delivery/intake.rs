@@ -201,6 +201,8 @@ async fn bad_submissions_are_rejected_with_a_reason() {
         }
     }
     assert_eq!(door.executor.stats().messages_refused, count);
+    let by_reason = door.executor.telemetry().metrics().messages_refused;
+    assert!(by_reason.values().sum::<u64>() == count && by_reason.len() > 3, "{by_reason:?}");
     assert!(door.site.db.jobs().all().await.is_empty());
     // A due date in the past means now, and a job of an unknown kind waits.
     let past = JobId::new();

@@ -99,7 +99,7 @@ pub(crate) async fn dead_letters_with_sealed_errors_are_one_group<W: World>(db: 
         let id = messages.send(NewJob::json("pay", SECRET)).await.unwrap();
         db.reaches(id, JobState::Dead).await;
     }
-    let found = messages.admin().dead_letter_groups(&JobFilter::default(), 10).await.unwrap();
+    let found = messages.admin().dead_letter_groups(&JobFilter::default(), 1000, 10).await.unwrap();
     let [group] = found.groups.as_slice() else { panic!("{found:?}") };
     assert_eq!((group.count, group.error.starts_with("encoded")), (2, true), "{group:?}");
     executor.shutdown(PATIENCE).await.unwrap();

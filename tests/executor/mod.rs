@@ -6,6 +6,7 @@ mod cancelling;
 mod codecs;
 mod conflicts;
 mod counting;
+mod failing_tasks;
 mod failures;
 mod group_runs;
 mod groups_and_limits;
@@ -163,6 +164,9 @@ cases! {
         a_timeout_is_a_failure
         an_unreadable_payload_becomes_a_dead_letter
         an_attempt_near_the_largest_number_ends_as_a_dead_letter
+    }
+    failing_tasks {
+        claims_that_fail_are_shown_until_they_succeed
     }
     not_here {
         a_node_that_can_run_nothing_takes_nothing_from_others

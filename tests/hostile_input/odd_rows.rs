@@ -247,7 +247,7 @@ async fn look(store: &Jobs) -> Vec<String> {
     note("repair clock", store.repair_clock().await.err());
     note("permit faults", store.permit_faults().await.err());
     note("overdue unblocks", store.overdue_unblocks().await.err());
-    note("dead letters", store.dead_letter_groups(&JobFilter::default(), 100).await.err());
+    note("dead letters", store.dead_letter_groups(&JobFilter::default(), 1000, 100).await.err());
     note("history", store.history(&HistoryFilter::default(), 1000).await.err());
     note("what is due", store.maintenance_due(&MaintenanceRequest::default()).await.err());
     note("full queues", store.full(&["default"]).await.err());

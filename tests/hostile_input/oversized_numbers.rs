@@ -171,7 +171,7 @@ async fn payloads_that_take_too_long_to_send_block_no_other_job() {
     assert_eq!(hasty.claim(&everything(node)).await.unwrap_err().kind(), ErrorKind::Timeout);
     let mut taken = Vec::new();
     // Jobs whose claim got no answer are given back first.
-    eventually(Duration::from_secs(60), async || {
+    eventually(Duration::from_secs(150), async || {
         hasty.release_unknown(node, &[], None).await.unwrap();
         taken.extend(hasty.claim(&everything(node)).await.map_or_else(|_| Vec::new(), |claimed| claimed.jobs));
         taken.len() == 3

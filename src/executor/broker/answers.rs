@@ -136,7 +136,7 @@ async fn take(
         }
     }
     if !aside.is_empty() {
-        add(&node.counters.messages_refused, aside.len());
+        node.counters.messages_refused.add(aside.iter().map(|aside| aside.reason));
         let rejections = rejections.clone();
         tokio::spawn(async move { rejections.put(aside).await });
     }

@@ -147,7 +147,7 @@ impl Deliveries {
             }
         }
         if !aside.is_empty() {
-            add(&self.node.counters.messages_refused, aside.len());
+            self.node.counters.messages_refused.add(aside.iter().map(|aside| aside.reason));
             let rejections = self.rejections.clone();
             tokio::spawn(async move { rejections.put(aside).await });
         }

@@ -17,9 +17,13 @@ use crate::executor::handler::external_queue::ExternalQueue;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::cancellations::LET_GO;
+use crate::executor::node::failing::TaskState;
 use crate::job::{Fence, HandOutNumber, JobId};
+use crate::store::nodes::{CLAIMS, CONSUMERS};
 use crate::store::{Hint, Settlement, Verdict};
 
+/// Its failure, for the log and for the node's row.
+const FAILED: &str = "jobs could not be handed to external workers";
 /// Time until the second check of a queue that is full or has no consumer: a worker may have taken all of it meanwhile.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 /// Longest time between two checks, and the time after a refusal.
@@ -39,7 +43,7 @@ pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, queue: ExternalQue
     let (mut batch_sizer, mut isolating_publisher) =
         (BatchSizer::new(node.job_limits, 2), IsolatingPublisher::default());
     let feed = Feed { node, broker, queue, key };
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::new(&feed);
     let mut handed = None;
     loop {
         // A stop cuts only waits short: jobs that were handed out must be published or taken back.
@@ -75,8 +79,10 @@ struct Handed {
 /// The result of checking a queue.
 enum Found {
     Handed(Handed),
-    /// The broker's queue is full, or has no consumer.
+    /// The broker's queue is full.
     Full,
+    /// The broker's queue, of this name, has no consumer.
+    Unconsumed(String),
     /// The same, counting all jobs that are being published.
     FullSoon,
     /// No job waits.
@@ -105,11 +111,16 @@ struct Pauses {
     delays: Reconnect,
     /// The pause after finding the queue full.
     full: Duration,
+    state: TaskState,
+    /// Whether there are workers.
+    consumers: TaskState,
 }
 
 impl Pauses {
-    fn new() -> Self {
-        Self { next: NextPoll::Now, delays: Reconnect::new(Duration::from_secs(5)), full: LOOK_FIRST }
+    fn new(feed: &Feed) -> Self {
+        let state = |task| feed.node.failing.task(task, Some(feed.queue.name()), FAILED);
+        let delays = Reconnect::new(Duration::from_secs(5));
+        Self { next: NextPoll::Now, delays, full: LOOK_FIRST, state: state(CLAIMS), consumers: state(CONSUMERS) }
     }
 
     fn none(&self) -> bool {
@@ -124,41 +135,62 @@ impl Pauses {
             NextPoll::After(pause) => tokio::time::sleep(pause).await,
         }
         self.next = NextPoll::Now;
+        if !feed.broker.is_up() {
+            // That is told elsewhere.
+            self.state.succeeded();
+            self.consumers.succeeded();
+        }
         up(&feed.broker).await;
     }
 
     /// Sets the next check. Jobs that were handed out are published without a pause.
     fn heed(&mut self, queue: &str, sent: Option<Result<Sent>>, found: Option<Result<Found>>) -> Option<Handed> {
         let mut handed = None;
+        match &found {
+            Some(Ok(Found::Unconsumed(at_broker))) => {
+                self.consumers.failed(&format!("the queue {at_broker} at the broker has no consumer"));
+            }
+            Some(Ok(_)) => self.consumers.succeeded(),
+            Some(Err(_)) | None => {}
+        }
+        if let Some(Ok(_)) = found {
+            self.state.succeeded();
+        }
         match found {
             Some(Ok(Found::Handed(found))) => {
                 self.next = if found.more { NextPoll::Now } else { NextPoll::WhenNotified };
                 self.full = LOOK_FIRST;
                 handed = Some(found);
             }
-            Some(Ok(Found::Full)) => {
+            Some(Ok(Found::Full | Found::Unconsumed(_))) => {
                 self.next = NextPoll::After(self.full);
                 self.full = (self.full * 2).min(LOOK);
             }
             Some(Ok(Found::FullSoon)) | None => {}
             Some(Ok(Found::Empty)) => {
                 self.next = NextPoll::WhenNotified;
-                self.delays.reset();
+                self.succeeded();
             }
             Some(Err(error)) => self.failed(queue, &error),
         }
         match sent {
             Some(Ok(Sent::Back)) => self.next = NextPoll::After(LOOK),
             Some(Err(error)) => self.failed(queue, &error),
-            Some(Ok(Sent::All)) => self.delays.reset(),
+            Some(Ok(Sent::All)) => self.succeeded(),
             None => {}
         }
         handed
     }
 
     fn failed(&mut self, queue: &str, error: &Error) {
-        warn_of!(error, queue = %queue, "jobs could not be handed to external workers; trying again");
+        warn_of!(error, queue = %queue, "{FAILED}; trying again");
+        self.state.failed(error);
         self.next = NextPoll::After(self.delays.next_delay());
+    }
+
+    fn succeeded(&mut self) {
+        self.delays.reset();
+        self.state.succeeded();
     }
 }
 
@@ -179,8 +211,9 @@ impl Feed {
         self.broker.ensure(&QueueRole::External(name.clone())).await?;
         let room = match self.broker.depth(&names.external(name)).await? {
             // A lease runs from the moment a job is handed out, so nothing is handed out while there is no consumer.
-            Some(found) if found.consumers > 0 => depth.saturating_sub(found.messages) as usize,
-            _ => 0,
+            Some(found) if found.consumers == 0 => return Ok(Found::Unconsumed(names.external(name))),
+            Some(found) => depth.saturating_sub(found.messages) as usize,
+            None => 0,
         };
         if room == 0 {
             return Ok(Found::Full);

@@ -190,7 +190,7 @@ impl Intake<'_> {
         if aside.is_empty() {
             return;
         }
-        add(&self.node.counters.messages_refused, aside.len());
+        self.node.counters.messages_refused.add(aside.iter().map(|aside| aside.reason));
         // This costs nothing if the queue was seen before and nothing was returned since. If it fails, publishing to the queue logs the
         // reason.
         if let Err(error) = self.broker.ensure(&QueueRole::Submissions).await {

@@ -14,6 +14,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct Rejection {
     message: Outgoing,
     tag: Tag,
+    pub(crate) reason: &'static str,
 }
 
 impl Rejection {
@@ -21,21 +22,21 @@ impl Rejection {
     pub(crate) fn dead(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a message can't be used; it goes to {}", names.dead());
         let tag = message.tag;
-        Self { message: wire::dead(names, message, why), tag }
+        Self { message: wire::dead(names, message, why), tag, reason: why.reason }
     }
 
     /// Rejects a report that was refused.
     pub(crate) fn report(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a report is refused; it goes to {}", names.rejected_reports());
         let tag = message.tag;
-        Self { message: wire::rejected_report(names, message, why), tag }
+        Self { message: wire::rejected_report(names, message, why), tag, reason: why.reason }
     }
 
     /// Rejects a submission that was refused.
     pub(crate) fn rejected(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a submission is refused; it goes to {}", names.rejected());
         let tag = message.tag;
-        Self { message: wire::rejected(names, message, why), tag }
+        Self { message: wire::rejected(names, message, why), tag, reason: why.reason }
     }
 }
 

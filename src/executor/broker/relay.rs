@@ -18,7 +18,11 @@ use crate::executor::broker::relay_outcome::{RelayOutcome, record};
 use crate::executor::broker::stop::between_calls;
 use crate::executor::node::Node;
 use crate::job::{Job, REPLY_QUEUE};
+use crate::store::nodes::CLAIMS;
 use crate::store::{ClaimRequest, ScanRange};
+
+/// Its failure, for the log and for the node's row.
+const FAILED: &str = "messages could not be relayed";
 
 /// Relays one of the reserved queues until the node stops claiming.
 pub(crate) async fn run(node: Arc<Node>, broker: Arc<Broker>, queue: &'static str) {
@@ -58,16 +62,29 @@ impl Relay {
         let node = self.node.clone();
         let stop = &node.stop_claiming;
         let mut delays = Reconnect::new(Duration::from_secs(5));
+        let mut state = node.failing.task(CLAIMS, Some(self.queue), FAILED);
         // A stop cuts only waits short: the broker may have a message that it has not confirmed yet.
-        while stop.run_until_cancelled(up(&self.broker)).await.is_some() {
-            match self.relay_batch().await {
-                Ok(true) => delays.reset(),
+        loop {
+            if !self.broker.is_up() {
+                // That is told elsewhere.
+                state.succeeded();
+            }
+            if stop.run_until_cancelled(up(&self.broker)).await.is_none() {
+                return;
+            }
+            let relayed = self.relay_batch().await;
+            if relayed.is_ok() {
+                delays.reset();
+                state.succeeded();
+            }
+            match relayed {
+                Ok(true) => {}
                 Ok(false) => {
-                    delays.reset();
                     stop.run_until_cancelled(node.woken_for(self.queue)).await;
                 }
                 Err(error) => {
-                    warn_of!(error, queue = self.queue, "messages could not be relayed; trying again");
+                    warn_of!(error, queue = self.queue, "{FAILED}; trying again");
+                    state.failed(&error);
                     node.claim_failed(&error);
                     stop.run_until_cancelled(tokio::time::sleep(delays.next_delay())).await;
                 }

@@ -1,6 +1,7 @@
 //! Claims jobs for the free slots of a queue, and starts them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -18,7 +19,11 @@ use crate::executor::node::alone;
 use crate::executor::node::limits::{Limit, Running};
 use crate::executor::node::queue::{DispatchPhase, Queue};
 use crate::job::Job;
+use crate::store::nodes::CLAIMS;
 use crate::store::{Allowed, ClaimRequest, Claimed};
+
+/// Its failure, for the log and for the node's row.
+const FAILED: &str = "jobs could not be claimed";
 
 /// The most jobs claimed with one statement.
 const BATCH: usize = 500;
@@ -73,6 +78,7 @@ impl Dispatcher {
 
     async fn dispatch(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
+        let mut state = self.node.failing.task(CLAIMS, Some(&self.queue.name), FAILED);
         // Not for long: if the rules are still unknown then, limited jobs wait until they are known.
         let _ = tokio::time::timeout(RULES_KNOWN, self.node.limits.known()).await;
         self.queue.enter(DispatchPhase::Pauses);
@@ -94,7 +100,8 @@ impl Dispatcher {
                 match self.claim_set((self.passes + turn) % self.sets.len()).await {
                     Ok(full) => more |= full,
                     Err(error) => {
-                        warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
+                        warn_of!(error, queue = %self.queue.name, "{FAILED}; trying again");
+                        state.failed(&error);
                         self.node.claim_failed(&error);
                         failed = true;
                         break;
@@ -107,6 +114,7 @@ impl Dispatcher {
                 tokio::time::sleep(delays.next_delay()).await;
             } else {
                 delays.reset();
+                state.succeeded();
                 // Also of a pass that had nothing to ask, as while the slots of its kinds are taken.
                 self.queue.claimed(None);
                 self.queue.looked(heard, more);
@@ -129,13 +137,17 @@ impl Dispatcher {
             } else {
                 self.node.poll_interval * FALLBACK_POLLS
             });
-        // Nothing reports jobs that end on other nodes, so a refused set asks again.
-        let again = self.sets.iter().filter_map(|set| set.again).min();
         // A group whose scan is already due has no free slot. The end of one of its jobs will wake this task.
         let wanted = self.sets.iter().filter_map(|set| set.scan.wanted_at()).filter(|at| *at > now).min();
         loop {
+            // A hint of jobs that end on other nodes may get lost, so a refused set asks again.
+            let again = self.sets.iter().filter_map(|set| set.again).min();
             tokio::select! {
                 () = self.queue.woken() => {}
+                () = self.queue.room() => {
+                    self.sets.iter_mut().for_each(KindSet::may_have_room);
+                    continue;
+                }
                 () = tokio::time::sleep_until(again.unwrap_or(own)), if again.is_some_and(|again| again < own) => {}
                 () = tokio::time::sleep_until(wanted.map_or(own, |at| at.min(own))) => {
                     // This finds rows that no hint announced, wherever they are.
@@ -276,6 +288,7 @@ impl Dispatcher {
         if allowed.unblocked {
             self.node.in_flight.admission_due.notify_one();
         }
+        self.node.limits.left(allowed, &self.node.wakeup);
         // Admitted jobs were found in another way than by the scan.
         let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
         // Unless they took all slots, these were all the admitted jobs.
@@ -296,7 +309,8 @@ impl Dispatcher {
         jobs.extend(fresh.jobs);
         set.bound = bound && full;
         if set.bound && allowed.waits {
-            set.was_refused(allowed.wait, now);
+            let told = !allowed.permits && self.node.signals.hears.load(Ordering::Relaxed);
+            set.was_refused(allowed.wait, told, now);
         }
         if allowed.passed_over && fresh_count < allowed.jobs.max(1) {
             set.owe_a_claim();

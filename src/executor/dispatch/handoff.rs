@@ -31,6 +31,7 @@ impl LocalExecutor for Node {
             Hint::Admission => {
                 self.in_flight.admission_due.notify_one();
                 self.cancellations.check();
+                self.queues.values().for_each(|queue| queue.has_room());
             }
             Hint::Expiry => self.signals.expiry.notify_one(),
             Hint::Any => {

@@ -16,9 +16,11 @@ use crate::store::Scope;
 
 /// How soon a limit that allowed no more is asked again at first: other nodes' jobs may have ended.
 const REFUSED: Duration = Duration::from_millis(20);
-/// The longest such delay: each refusal doubles it. A node's demand counts for 5 s (`allowance` in the schema): a longer delay would cost it its share of
-/// the limit.
-const LONGEST_REFUSED: Duration = Duration::from_secs(1);
+/// The longest such delay where no hint tells that a limit has room; after a hint, a set asks again when this time is over. Each refusal doubles the delay.
+const LONGEST_UNTOLD: Duration = Duration::from_secs(1);
+/// The longest where other nodes tell when they leave some of the limit (`Allowed::yields`). Polls come sooner by default. A node's demand counts for
+/// 15 s (`allowance` in the schema): a delay that is longer than that, with its jitter, would cost it its share of the limit.
+const LONGEST_TOLD: Duration = Duration::from_secs(10);
 
 /// Kinds that are claimed together: all without their own limit, or one that has a limit. So a node never takes more jobs of a limited kind
 /// than it can start.
@@ -40,6 +42,8 @@ pub(crate) struct KindSet {
     ends: Vec<u64>,
     /// How soon after a refusal the set asks again.
     patience: Duration,
+    /// When it was refused last.
+    refused: Option<Instant>,
     /// Whether jobs may have been admitted since the last claim that looked for them.
     pub(crate) admitted: bool,
     pub(crate) scan: Scan,
@@ -62,6 +66,7 @@ impl KindSet {
             timed: false,
             ends: Vec::new(),
             patience: REFUSED,
+            refused: None,
             admitted: true,
             scan: Scan::new(Instant::now()),
         }
@@ -136,11 +141,20 @@ impl KindSet {
         self.patience = REFUSED;
     }
 
-    /// Notes that its limits allow no more: at least for `wait`, if that is known.
-    pub(crate) fn was_refused(&mut self, wait: Option<Duration>, now: Instant) {
+    /// Notes that its limits allow no more: at least for `wait`, if that is known. `told`: whether a hint says when they do.
+    pub(crate) fn was_refused(&mut self, wait: Option<Duration>, told: bool, now: Instant) {
+        let longest = if told { LONGEST_TOLD } else { LONGEST_UNTOLD };
         self.timed = wait.is_some();
-        self.again = Some(now + wait.unwrap_or_else(|| jitter(self.patience)));
-        self.patience = (2 * self.patience).min(LONGEST_REFUSED);
+        self.refused = Some(now);
+        self.again = Some(now + wait.unwrap_or_else(|| jitter(self.patience.min(longest))));
+        self.patience = (2 * self.patience).min(longest);
+    }
+
+    /// Notes a hint that its limits may have room. Many come where jobs of groups start and end, so it asks no more often than once a second.
+    pub(crate) fn may_have_room(&mut self) {
+        if let (Some(again), Some(refused), false) = (self.again, self.refused, self.timed) {
+            self.again = Some(again.min(refused + LONGEST_UNTOLD));
+        }
     }
 }
 
@@ -194,7 +208,7 @@ mod tests {
     /// Claims and is refused. Returns whether a job has ended meanwhile.
     fn refuse(set: &mut KindSet) -> bool {
         set.asks();
-        set.was_refused(None, Instant::now());
+        set.was_refused(None, true, Instant::now());
         set.wait_for_ends("q")
     }
 
@@ -205,7 +219,7 @@ mod tests {
         set.asks();
         let [first, second] = running;
         drop(first);
-        set.was_refused(None, Instant::now());
+        set.was_refused(None, true, Instant::now());
         assert!(set.wait_for_ends("q"), "between its claim and its refusal");
         assert!(!refuse(&mut set) && set.is_refused(Instant::now()));
         drop(second);
@@ -247,7 +261,7 @@ mod tests {
         let [mut set, _] = sets([None, None]);
         let running = Running::new(&set.counted);
         set.asks();
-        set.was_refused(Some(Duration::from_secs(9)), Instant::now());
+        set.was_refused(Some(Duration::from_secs(9)), true, Instant::now());
         drop(running);
         assert!(!set.wait_for_ends("q") && set.is_refused(Instant::now()));
     }
@@ -258,5 +272,26 @@ mod tests {
         assert!(!refuse(&mut set) && set.is_refused(Instant::now()));
         set.owe();
         assert!(!set.is_refused(Instant::now()));
+    }
+
+    #[test]
+    fn a_set_asks_rarely_where_hints_tell_and_soon_after_one() {
+        let longest = |told| {
+            let [mut set, _] = sets([None, None]);
+            let now = Instant::now();
+            (0..20).for_each(|_| set.was_refused(None, told, now));
+            (set.again.unwrap() - now, set)
+        };
+        let (untold, _) = longest(false);
+        assert!(untold <= LONGEST_UNTOLD.mul_f64(1.2), "{untold:?}");
+        let (told, mut set) = longest(true);
+        assert!(told >= LONGEST_TOLD.mul_f64(0.8), "{told:?}");
+        set.may_have_room();
+        assert!(set.again.unwrap() <= set.refused.unwrap() + LONGEST_UNTOLD);
+        // It is about time, and no hint changes that.
+        set.was_refused(Some(LONGEST_TOLD), true, Instant::now());
+        let again = set.again;
+        set.may_have_room();
+        assert_eq!(set.again, again);
     }
 }

@@ -32,6 +32,8 @@ use crate::executor::node::queue::Queue;
 use crate::job::{EVENT_QUEUE, Job, JobId, REPLY_QUEUE};
 use crate::store::{Acquitted, ClaimRequest, Hint, Scope, Suspect};
 
+/// Its failure, for the log and for the node's row.
+const FAILED: &str = "suspects could not be run";
 /// How many suspects are read at once.
 const LOOKED_AT: usize = 100;
 /// How long other jobs may run on before this node gives up for now.
@@ -69,14 +71,17 @@ struct Suspects {
 impl Suspects {
     async fn work(mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(5));
+        let mut state = self.node.failing.task("suspects", None, FAILED);
         loop {
             self.node.signals.suspects.notified().await;
             while let Err(error) = self.turn().await {
-                warn_of!(error, "suspects could not be run; trying again");
+                warn_of!(error, "{FAILED}; trying again");
+                state.failed(&error);
                 self.node.claim_failed(&error);
                 tokio::time::sleep(delays.next_delay()).await;
             }
             delays.reset();
+            state.succeeded();
         }
     }
 

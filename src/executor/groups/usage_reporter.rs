@@ -55,6 +55,7 @@ async fn report_usage(node: &Node, limit: &Limit) -> Result<bool> {
     if allowed.unblocked {
         node.in_flight.admission_due.notify_one();
     }
+    node.limits.left(&allowed, &node.wakeup);
     if !allowed.written {
         return Ok(false);
     }

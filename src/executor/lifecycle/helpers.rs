@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,11 +24,12 @@ use crate::executor::maintenance::pruner::{self, Pruner};
 use crate::executor::maintenance::reconciler::{self, Reconciler};
 use crate::executor::maintenance::scheduler::Scheduler;
 use crate::executor::maintenance::timers::Timers;
-use crate::executor::maintenance::{kinds, listener};
-use crate::executor::node::Node;
+use crate::executor::maintenance::{failing, kinds, listener};
 use crate::executor::node::tasks::again;
+use crate::executor::node::{Node, in_flight};
 use crate::message::local::LocalExecutor;
 use crate::store::Hint;
+use crate::store::nodes::{ADMISSION, TIMERS};
 
 /// What helpers start with, besides their node.
 struct HelperDeps {
@@ -67,11 +69,16 @@ pub(crate) fn start(node: &Arc<Node>, settings: &Settings, quit: &CancellationTo
         helpers.spawn(again(name, quit.clone(), begin));
     };
     start("the listener", |node, with| {
-        listener::run(node.store.clone(), with.local.clone(), with.quit.clone()).boxed()
+        let state = node.failing.task("listener", None, listener::FAILED);
+        let hears = node.signals.hears.clone();
+        listener::run(node.store.clone(), with.local.clone(), hears, state, with.quit.clone()).boxed()
     });
     start("usage", |node, with| usage_reporter::run(node.this.clone(), node.limits.clone(), with.quit.clone()).boxed());
     start("kinds left alone", |node, with| {
         kinds::run(node.this.clone(), node.breakers.clone(), with.quit.clone()).boxed()
+    });
+    start("failing tasks", |node, with| {
+        failing::run(node.this.clone(), node.failing.clone(), with.quit.clone()).boxed()
     });
     start_maintenance(&start);
     start("the state of the broker", |node, with| match &node.broker {
@@ -95,7 +102,8 @@ pub(crate) fn start(node: &Arc<Node>, settings: &Settings, quit: &CancellationTo
         let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
         async move {
             let released = || node.wakeup.notify([Hint::Any]);
-            node.in_flight.reconcile(node.store.clone(), node.id, straggler, released, quit).await;
+            let state = node.failing.task("reconciliation", None, in_flight::FAILED);
+            node.in_flight.reconcile(node.store.clone(), node.id, straggler, released, state, quit).await;
         }
         .boxed()
     });
@@ -112,35 +120,40 @@ fn check_everything(node: &Node) {
     node.limits.ended.notify_one();
 }
 
+/// Returns the driver of a task, whose failures the node's row shows.
+fn driver(node: &Node, with: &HelperDeps, task: &'static str, poll: Duration, signal: Arc<Notify>) -> Driver {
+    Driver::new(poll, signal, with.quit.clone()).shown(task, node.failing.clone())
+}
+
 /// Starts the periodic tasks.
 fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
     start("timers", |node, with| {
         let task = Timers { store: node.store.clone(), wakeup: node.wakeup.clone() };
-        Driver::new(node.poll_interval, node.signals.timers.clone(), with.quit.clone()).drive_when_woken(task).boxed()
+        driver(node, with, TIMERS, node.poll_interval, node.signals.timers.clone()).drive_when_woken(task).boxed()
     });
     start("expiry", |node, with| {
-        let task = Expiry { store: node.store.clone(), wakeup: node.wakeup.clone() };
-        Driver::new(node.poll_interval, node.signals.expiry.clone(), with.quit.clone()).drive_when_woken(task).boxed()
+        let task = Expiry::new(node.store.clone(), node.wakeup.clone());
+        driver(node, with, "expiry", node.poll_interval, node.signals.expiry.clone()).drive_when_woken(task).boxed()
     });
     start("admission", |node, with| {
         let task = Admission::new(node, with.outbound.clone());
         let signal = node.in_flight.admission_due.clone();
-        Driver::new(node.poll_interval, signal, with.quit.clone()).drive(task).boxed()
+        driver(node, with, ADMISSION, node.poll_interval, signal).drive(task).boxed()
     });
     start("the scheduler", |node, with| {
         let task = Scheduler::new(node.store.clone(), node.wakeup.clone(), node.poll_interval);
-        Driver::new(node.poll_interval, node.signals.schedules.clone(), with.quit.clone())
+        driver(node, with, "schedules", node.poll_interval, node.signals.schedules.clone())
             .drive_when_woken(task)
             .boxed()
     });
     start("the lock monitor", |node, with| {
         let task = LockMonitor::new(node, with.patience);
-        let driver = Driver::new(with.patience.interval(), node.signals.monitor.clone(), with.quit.clone());
+        let driver = driver(node, with, "lock monitor", with.patience.interval(), node.signals.monitor.clone());
         driver.retry(with.patience.interval()).drive_after(with.patience.patience(), task).boxed()
     });
     start("leases of external workers", |node, with| {
         let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup.clone() };
-        let driver = Driver::new(node.poll_interval, node.signals.external.clone(), with.quit.clone());
+        let driver = driver(node, with, "external leases", node.poll_interval, node.signals.external.clone());
         // However rare polls are.
         let driver = driver.fallback(12 * with.patience.lease).retry(with.patience.interval());
         driver.drive_when_woken(task).boxed()
@@ -148,22 +161,22 @@ fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
     start("the clock", |node, with| {
         let task =
             ClockRepair { store: node.store.clone(), schedules: node.store.clone(), wakeup: node.wakeup.clone() };
-        let driver = Driver::new(clock::INTERVAL, node.signals.clock.clone(), with.quit.clone());
+        let driver = driver(node, with, "clock", clock::INTERVAL, node.signals.clock.clone());
         driver.retry(clock::INTERVAL / 20).drive_after(ClockRepair::first(), task).boxed()
     });
     start("maintenance", |node, with| {
         let task = LookAhead::new(node, with.outbound.clone(), with.patience.interval());
-        let driver = Driver::new(node.poll_interval, node.signals.poll.clone(), with.quit.clone());
+        let driver = driver(node, with, "poll", node.poll_interval, node.signals.poll.clone());
         driver.drive(task).boxed()
     });
     start("the reconciler", |node, with| {
         let task = Reconciler::new(node.store.clone(), node.wakeup.clone(), node.signals.reconciliation.clone());
-        let driver = Driver::new(reconciler::INTERVAL, Arc::default(), with.quit.clone());
+        let driver = driver(node, with, "permits", reconciler::INTERVAL, Arc::default());
         driver.retry(reconciler::INTERVAL).drive_after(Reconciler::first(), task).boxed()
     });
     start("the pruner", |node, with| {
         let task = Pruner::new(node.store.clone(), node.counters.clone());
-        let driver = Driver::new(pruner::INTERVAL, Arc::default(), with.quit.clone());
+        let driver = driver(node, with, "pruner", pruner::INTERVAL, Arc::default());
         driver.retry(pruner::INTERVAL / 10).drive_after(Pruner::first(), task).boxed()
     });
 }

@@ -113,6 +113,7 @@ pub(crate) async fn run(
     let (completed, left) = (completed.is_ok(), completed.ok().and_then(Result::ok).unwrap_or_default());
     // Outcomes are left only where the lease was lost, by now during the last step of a stop. A node that retires gives their jobs back.
     let end = if left.is_empty() { end } else { SessionEnd::LeaseLost };
+    let counted = node.limits.any();
     drop(node);
     let _ = tokio::time::timeout(LET_GO, helpers.wait()).await;
     // A node with nothing in flight has no known job to give back. On the embedded store no claim can be under way either, because it
@@ -122,7 +123,7 @@ pub(crate) async fn run(
     let patience = if idle { IDLE } else { Duration::MAX };
     heartbeat.leave();
     if end == SessionEnd::Stopped
-        && tokio::time::timeout(patience, retire(&*store, &*store, id, &in_flight, completed)).await.is_err()
+        && tokio::time::timeout(patience, retire(&*store, &*store, id, &in_flight, completed, counted)).await.is_err()
     {
         tracing::warn!(node = %id, "left without waiting for the database to note it; others will when the lease of this idle node ends");
     }
@@ -133,7 +134,7 @@ pub(crate) async fn run(
 
 /// Leaves in good order: ends the lease and releases all jobs the node still owns. Only the database knows which these are, because a claim
 /// whose answer was lost may have been under way.
-async fn retire(nodes: &dyn Nodes, hints: &dyn Enqueue, id: NodeId, in_flight: &InFlight, clean: bool) {
+async fn retire(nodes: &dyn Nodes, hints: &dyn Enqueue, id: NodeId, in_flight: &InFlight, clean: bool, counted: bool) {
     let leave = async {
         let released = nodes.retire_node(id).await?;
         // Handlers that did not stop, or outcomes that could not be recorded.
@@ -141,9 +142,10 @@ async fn retire(nodes: &dyn Nodes, hints: &dyn Enqueue, id: NodeId, in_flight: &
         if released > 0 && unfinished {
             tracing::warn!(released, "gave back jobs that were not finished");
         }
-        // What handlers of cancelled jobs held is free now, too.
-        if (released > 0 || unfinished)
-            && let Err(error) = hints.notify(&[Hint::Any]).await
+        // What handlers of cancelled jobs held is free now, too, and so is its part of the limits.
+        let freed = if released > 0 || unfinished { Some(Hint::Any) } else { counted.then_some(Hint::Admission) };
+        if let Some(freed) = freed
+            && let Err(error) = hints.notify(&[freed]).await
         {
             tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
         }

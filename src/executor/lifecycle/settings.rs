@@ -20,6 +20,7 @@ use crate::executor::metrics::stats::Counters;
 use crate::executor::node::alone;
 use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::completion::Completions;
+use crate::executor::node::failing::FailingTasks;
 use crate::executor::node::gathering::Gathering;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::queue::Queue;
@@ -27,7 +28,7 @@ use crate::executor::node::signals::Signals;
 use crate::executor::node::{Node, Work};
 use crate::job::{Limits, NodeId};
 use crate::message::{Sent, WakeUp};
-use crate::store::{JobStore, NodeInfo};
+use crate::store::{Hint, JobStore, NodeInfo};
 
 /// What an executor was built with.
 pub(crate) struct Settings {
@@ -40,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) work: Arc<dyn Work>,
     pub(crate) breakers: Arc<Breakers>,
+    /// The tasks of the present node that fail.
+    pub(crate) failing: Mutex<Arc<FailingTasks>>,
     pub(crate) queues: Vec<(String, usize)>,
     /// Queues whose jobs go to external workers.
     pub(crate) external: Vec<ExternalQueue>,
@@ -61,6 +64,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Returns the tasks of the present node that fail.
+    pub(crate) fn failing(&self) -> Arc<FailingTasks> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn grace(&self) -> Duration {
         *self.grace.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,6 +87,8 @@ impl Settings {
         let cancel = CancellationToken::new();
         let in_flight: Arc<InFlight> = Arc::default();
         let admission = in_flight.admission_due.clone();
+        let failing = Arc::<FailingTasks>::default();
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = failing.clone();
         alone::register(in_flight.busy());
         Arc::new_cyclic(|this| Node {
             id,
@@ -103,6 +113,7 @@ impl Settings {
             in_flight,
             completions,
             counters: self.counters.clone(),
+            failing,
             stop_claiming: stop.child_token(),
             refused: CancellationToken::new(),
             cancellations: Arc::new(Cancellations::new(cancel.clone(), self.cancel_grace)),
@@ -149,6 +160,10 @@ impl Settings {
         let released = self.store.retire_node(old).await?;
         if released > 0 {
             tracing::info!(node = %old, released, "gave back the jobs of the lost lease");
+        }
+        // What it ran counted under limits, too.
+        if let Err(error) = self.store.notify(&[Hint::Any]).await {
+            tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
         }
         // An executor that runs needs no broker, so a mark that was set there since must not stop its work.
         if let (Some(broker), Some(id)) = (&self.broker, &id)

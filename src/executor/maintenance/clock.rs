@@ -17,7 +17,7 @@ const STEP: SignedDuration = SignedDuration::from_secs(2);
 /// The first repair after the start, because the clock may have been set while no node ran. Not at once, when there are jobs to claim.
 const FIRST: Duration = Duration::from_secs(2);
 /// The interval of further repairs, for changes that went unnoticed: another server that answers, or many small steps.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(1800);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(600);
 
 /// Compares the database's clock with a monotonic one.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod expiry;
 pub(crate) mod external_leases;
+pub(crate) mod failing;
 pub(crate) mod kinds;
 pub(crate) mod listener;
 pub(crate) mod look_ahead;

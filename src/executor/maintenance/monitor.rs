@@ -104,7 +104,13 @@ async fn check(
     loop {
         let released = store.release_lost(BATCH, quarantine).await?;
         if released.total() > 0 {
-            tracing::warn!(nodes = ?dead, waiting = released.waiting, dead_letters = released.dead, "released jobs of dead nodes");
+            let nodes = dead.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                nodes,
+                waiting = released.waiting,
+                dead_letters = released.dead,
+                "released jobs of dead nodes"
+            );
             wakeup.notify([Hint::Any]);
         }
         handlers_lost(released, wakeup);

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{FALLBACK_POLLS, Reconnect, jitter};
 use crate::error::{Result, warn_of};
+use crate::executor::node::failing::FailingTasks;
 
 /// A task that runs again and again.
 pub(crate) trait Periodic: Send {
@@ -38,18 +39,26 @@ pub(crate) struct Driver {
     fallback: Duration,
     signal: Arc<Notify>,
     stop: CancellationToken,
+    /// The name of the task, and where its failures are shown.
+    shown: Option<(&'static str, Arc<FailingTasks>)>,
 }
 
 impl Driver {
     /// Creates the driver of a task that `signal` wakes, until `stop`. Without a signal it runs again after 120 polls. After failures it
     /// pauses for longer each time, up to a poll.
     pub(crate) fn new(poll: Duration, signal: Arc<Notify>, stop: CancellationToken) -> Self {
-        Self { delays: Reconnect::new(poll), retry: None, fallback: poll * FALLBACK_POLLS, signal, stop }
+        Self { delays: Reconnect::new(poll), retry: None, fallback: poll * FALLBACK_POLLS, signal, stop, shown: None }
     }
 
     /// Sets after which time the task runs without a signal.
     pub(crate) fn fallback(mut self, fallback: Duration) -> Self {
         self.fallback = fallback;
+        self
+    }
+
+    /// Sets where the failures of the task are shown, and by which name.
+    pub(crate) fn shown(mut self, task: &'static str, failing: Arc<FailingTasks>) -> Self {
+        self.shown = Some((task, failing));
         self
     }
 
@@ -61,14 +70,21 @@ impl Driver {
 
     /// Runs the task at once, and then again and again.
     pub(crate) async fn drive<T: Periodic>(mut self, mut task: T) {
+        let mut state = self.shown.take().map(|(task, failing)| failing.task(task, None, T::FAILED));
         loop {
             let pause = match task.run().await {
                 Ok(next) => {
                     self.delays.reset();
+                    if let Some(state) = &mut state {
+                        state.succeeded();
+                    }
                     self.pause(next)
                 }
                 Err(error) => {
                     warn_of!(error, "{}; trying again", T::FAILED);
+                    if let Some(state) = &mut state {
+                        state.failed(&error);
+                    }
                     self.retry.map_or_else(|| self.delays.next_delay(), jitter)
                 }
             };

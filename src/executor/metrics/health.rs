@@ -25,7 +25,7 @@ impl Health {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HealthCheck {
-    /// Its subject: `executor`, `lease`, `queue NAME`, `kinds` or `broker`.
+    /// Its subject: `executor`, `lease`, `queue NAME`, `kinds`, `tasks` or `broker`.
     pub name: String,
     /// The result.
     pub state: HealthState,

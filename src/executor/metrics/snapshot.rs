@@ -27,6 +27,8 @@ pub struct ExecutorMetrics {
     /// Jobs that the process has sent through the message services of this executor, not by its handlers alone:
     /// [`MessageServices::sent`](crate::MessageServices::sent).
     pub sent: SentMetrics,
+    /// Messages that were refused, by the reason in their header.
+    pub messages_refused: BTreeMap<&'static str, u64>,
     /// Seconds until the node must stop its work unless its lease is renewed. `None`: it has no lease at the moment.
     pub lease_seconds_left: Option<f64>,
     /// The mode and the messages of the broker, if there is one.

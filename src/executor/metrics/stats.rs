@@ -1,6 +1,8 @@
 //! Counters that need no label.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::executor::metrics::histogram::{Sizes, Times};
 
@@ -73,7 +75,7 @@ pub(crate) struct Counters {
     pub(crate) stale: AtomicU64,
     pub(crate) left_to_table: AtomicU64,
     pub(crate) submitted: AtomicU64,
-    pub(crate) messages_refused: AtomicU64,
+    pub(crate) messages_refused: Refusals,
     pub(crate) handed_out: AtomicU64,
     pub(crate) reported: AtomicU64,
     pub(crate) reports_refused: AtomicU64,
@@ -86,6 +88,23 @@ pub(crate) struct Counters {
     pub(crate) claim_sizes: Sizes,
     /// How long the statements took that record outcomes.
     pub(crate) records: Times,
+}
+
+/// Messages that were refused, by the reason that their header gives (broker/README.md). Each is published elsewhere, so a lock costs little.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Refusals {
+    pub(crate) fn add(&self, reasons: impl IntoIterator<Item = &'static str>) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for reason in reasons {
+            *counts.entry(reason).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn read(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: usize) {
@@ -112,7 +131,7 @@ impl Counters {
             stale: get(&self.stale),
             left_to_table: get(&self.left_to_table),
             submitted: get(&self.submitted),
-            messages_refused: get(&self.messages_refused),
+            messages_refused: self.messages_refused.read().values().sum(),
             handed_out: get(&self.handed_out),
             reported: get(&self.reported),
             reports_refused: get(&self.reports_refused),

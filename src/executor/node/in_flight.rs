@@ -13,12 +13,16 @@ use crate::error::warn_of;
 use crate::executor::node::alone::{self, Busy};
 use crate::executor::node::claim_order::{ClaimGuard, ClaimOrder};
 use crate::executor::node::ended_handlers::EndedHandlers;
+use crate::executor::node::failing::TaskState;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::Claims;
 
 #[cfg(test)]
 #[cfg(feature = "sqlite")]
 mod tests;
+
+/// Its failure, for the log and for the node's row.
+pub(crate) const FAILED: &str = "the jobs that the node owns could not be compared with those that it runs";
 
 /// How often a node compares what it owns with what it has in flight, without any suspicion.
 const ROUTINE: Duration = Duration::from_secs(600);
@@ -167,6 +171,7 @@ impl InFlight {
         node: NodeId,
         straggler: Duration,
         released: impl Fn() + Send + Sync,
+        mut state: TaskState,
         stop: CancellationToken,
     ) {
         let (mut again, mut again_of) = (false, Vec::new());
@@ -192,12 +197,14 @@ impl InFlight {
             }
             let mut delays = Reconnect::new(Duration::from_secs(5));
             while let Err(error) = self.give_back(&store, node, &mut named, all, &released).await {
-                warn_of!(error, "could not give back what got lost on the way; trying again");
+                warn_of!(error, "{FAILED}; trying again");
+                state.failed(&error);
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(delays.next_delay()) => {}
                 }
             }
+            state.succeeded();
         }
     }
 

@@ -7,12 +7,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::node::queue::Queue;
-use crate::store::{Counted, EACH, Scope};
+use crate::message::WakeUp;
+use crate::store::{Allowed, Counted, EACH, Hint, Scope};
+
+/// How long claims that leave something to other nodes wait to tell them, so that many are told of with one hint.
+const TELLING: Duration = Duration::from_millis(20);
 
 /// All limits ever seen here, and which of them are counted now.
 #[derive(Debug, Default)]
@@ -24,6 +29,8 @@ pub(crate) struct CountedLimits {
     asked: CancellationToken,
     /// Notified when a job under one of the limits has ended.
     pub(crate) ended: Arc<Notify>,
+    /// Whether other nodes are being told that they may ask again.
+    telling: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +133,23 @@ impl Limit {
 }
 
 impl CountedLimits {
+    /// Tells other nodes if a claim left some of a limit to them. Claims that do so soon after one another are told of together.
+    pub(crate) fn left(self: &Arc<Self>, allowed: &Allowed, wakeup: &Arc<WakeUp>) {
+        if allowed.yields && !self.telling.swap(true, Ordering::AcqRel) {
+            let (limits, wakeup) = (self.clone(), wakeup.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(TELLING).await;
+                limits.telling.store(false, Ordering::Release);
+                wakeup.notify([Hint::Admission]);
+            });
+        }
+    }
+
+    /// Returns whether there are limits now that claims count.
+    pub(crate) fn any(&self) -> bool {
+        !self.lock().rules.is_empty()
+    }
+
     /// Sets the present rules. Returns whether they differ from the former ones.
     pub(crate) fn set(&self, rules: Vec<(Scope, String)>) -> bool {
         let rules = rules.into_iter().collect();

@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     heard: AtomicU64,
     /// Whether one of them was about rows elsewhere than at the end.
     rescan: AtomicBool,
+    /// Notified when limits may have room.
+    room: Notify,
     /// The number of signs when the last pass of claims began, if that found less than it asked for. While the number is still the same, no
     /// job waits, so a job sent now is the next to run.
     drained_at: AtomicU64,
@@ -59,6 +61,7 @@ impl Queue {
             wake: Notify::new(),
             heard: AtomicU64::new(0),
             rescan: AtomicBool::new(false),
+            room: Notify::new(),
             drained_at: AtomicU64::new(NEVER),
             dispatch: Mutex::new(Dispatch { phase: DispatchPhase::Pauses, since: Instant::now(), failing: None }),
         }
@@ -78,6 +81,16 @@ impl Queue {
     /// Returns whether there was such a sign since the last call.
     pub(crate) fn take_rescan(&self) -> bool {
         self.rescan.swap(false, Ordering::AcqRel)
+    }
+
+    /// Notes that limits may have room.
+    pub(crate) fn has_room(&self) {
+        self.room.notify_one();
+    }
+
+    /// Waits for such a sign.
+    pub(crate) async fn room(&self) {
+        self.room.notified().await;
     }
 
     /// Notes that there may be work at the end of the queue.

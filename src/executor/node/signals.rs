@@ -36,6 +36,8 @@ pub(crate) struct Signals {
     /// Notified when hints may have been missed: the next poll is due.
     pub(crate) poll: Arc<Notify>,
     pub(crate) seen: Arc<Mutex<Option<HeartbeatsSeen>>>,
+    /// Whether hints of other nodes arrive.
+    pub(crate) hears: Arc<AtomicBool>,
 }
 
 impl Signals {

@@ -46,6 +46,9 @@ pub trait Nodes: StoreInfo + Send + Sync {
     /// claims them all.
     async fn report_left_alone(&self, node: NodeId, kinds: Option<&str>) -> Result<()>;
 
+    /// Records which tasks of a node fail again and again: an array of [`FailingTask`](crate::store::FailingTask) as JSON, for people. `None` = none.
+    async fn report_failing(&self, node: NodeId, tasks: Option<&str>) -> Result<()>;
+
     /// Checks that the tables for incoming messages and reports take writes now. Changes nothing, and waits as a write would. A store with one
     /// lock for everything need not check: any other write has shown it.
     async fn takes_writes(&self) -> Result<()> {

@@ -9,8 +9,8 @@ use crate::store::migration::{self, MigrationStatus};
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion, KeyUse,
-    OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode, SkewedRows, StatusReport,
-    UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
+    OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode, SkewedRows,
+    StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
 };
 
 /// What people ask about the tables, jobs, nodes and rules, and what they do with them. Each change goes into the audit if the operator
@@ -43,8 +43,8 @@ pub trait Operator: StoreInfo + Send + Sync {
     /// Returns everything known about one job.
     async fn show(&self, id: JobId) -> Result<Option<JobDetail>>;
 
-    /// Groups dead letters that match by cause, and returns at most `limit` groups. Reads only the newest 100,000.
-    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups>;
+    /// Groups dead letters that match by cause, and returns at most `limit` groups. Reads so many of the newest.
+    async fn dead_letter_groups(&self, filter: &JobFilter, newest: usize, limit: usize) -> Result<DeadLetterGroups>;
 
     /// Returns entries that match, the newest first, at most `limit`. What is kept is decided by
     /// [`HistoryConfig::keep`](crate::HistoryConfig::keep) of the process that ended the job.
@@ -93,6 +93,9 @@ pub trait Operator: StoreInfo + Send + Sync {
 
     /// Returns how many unblocks are due that no admission pass has acted on yet. It is normal to see some for a short time.
     async fn overdue_unblocks(&self) -> Result<AdmissionLag>;
+
+    /// Returns for how long timers, times to live and leases of external workers have been due.
+    async fn overdue_work(&self) -> Result<OverdueWork>;
 
     /// Returns all times that lie ahead of the clock and should not, also where they delay nothing. Reads everything.
     async fn clock_skew(&self) -> Result<Vec<SkewedRows>>;

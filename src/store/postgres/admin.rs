@@ -12,12 +12,12 @@ use super::unreadable::refusal;
 use super::{checks, clock, installation, job_operations, kinds, migrate, rows, rules, schedules, status, vacuum, why};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, NodeId, Payload};
-use crate::store::dead_letter_groups::{Grouping, SCANNED};
+use crate::store::dead_letter_groups::Grouping;
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroup, DeadLetterGroups,
     HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion,
-    KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode,
-    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
+    KeyUse, MigrationStatus, Operator, OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit, Sampled, Scope,
+    ServingNode, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
 };
 
 #[async_trait]
@@ -74,12 +74,12 @@ impl Operator for Postgres {
         rows.first().map(|row| detail(row, missing)).transpose()
     }
 
-    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+    async fn dead_letter_groups(&self, filter: &JobFilter, newest: usize, limit: usize) -> Result<DeadLetterGroups> {
         let shared = &self.0;
         let filter = Filter::from(filter);
-        let scanned = rows::count(SCANNED);
+        let read = rows::count(newest);
         let rows = shared
-            .engine_filtered("group dead letters", &shared.sql.dead_letter_groups, &filter.params(&[&scanned]))
+            .engine_filtered("group dead letters", &shared.sql.dead_letter_groups, &filter.params(&[&read]))
             .await?;
         let mut grouping = Grouping::default();
         for row in &rows {
@@ -93,7 +93,7 @@ impl Operator for Postgres {
                 example: JobId::from(rows::get::<Uuid>(row, "example")?),
             });
         }
-        Ok(grouping.finish(limit))
+        Ok(grouping.finish(newest, limit))
     }
 
     async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
@@ -158,6 +158,10 @@ impl Operator for Postgres {
 
     async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
         checks::sampled_permit_faults(&self.0).await
+    }
+
+    async fn overdue_work(&self) -> Result<OverdueWork> {
+        checks::overdue_work(&self.0).await
     }
 
     async fn overdue_unblocks(&self) -> Result<AdmissionLag> {

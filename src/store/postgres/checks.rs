@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::job::JobId;
 use crate::store::admission::UNBLOCKS;
 use crate::store::unreadable::{BEGINNING, LOOKED_AT};
-use crate::store::{AdmissionLag, Count, Sampled, SkewedRows, UnreadableJobs};
+use crate::store::{AdmissionLag, Count, OverdueWork, Sampled, SkewedRows, UnreadableJobs};
 
 /// How many pages of a table are read at most where it is not read as a whole: 48 MiB.
 pub(super) const PAGES: i64 = 6_000;
@@ -54,6 +54,16 @@ pub(super) async fn overdue_unblocks(shared: &Arc<Shared>) -> Result<AdmissionLa
         unblocks: if unblocks < UNBLOCKS { Count::Exact(unblocks) } else { Count::AtLeast(unblocks) },
         longest: Duration::from_micros(rows::get::<i64>(row, "longest_us")?.max(0).unsigned_abs()),
     })
+}
+
+pub(super) async fn overdue_work(shared: &Arc<Shared>) -> Result<OverdueWork> {
+    let rows = shared.engine("look for overdue work", &shared.sql.overdue_work, &[]).await?;
+    let row = rows::single(&rows)?;
+    let due = |column: &str| -> Result<Option<Duration>> {
+        let late = rows::get::<Option<i64>>(row, column)?;
+        Ok(late.filter(|late| *late >= 0).map(|late| Duration::from_micros(late.unsigned_abs())))
+    };
+    Ok(OverdueWork { timers: due("timers")?, expiry: due("expiry")?, external: due("external")? })
 }
 
 pub(super) async fn unreadable_jobs(shared: &Arc<Shared>) -> Result<UnreadableJobs> {

@@ -76,6 +76,18 @@ where (select s.ctid from {schema}.permit s where s.key collate "C" = b.blocked_
 select count(*) as unblocks, coalesce(max(extract(epoch from statement_timestamp() - o.unblock_at)::float8 * 1000000::float8) filter (where isfinite(o.unblock_at)), 0)::int8 as longest_us
 from (select unblock_at from {schema}.unblock where unblock_at <= statement_timestamp() limit :limit) o
 
+-- name: overdue_work
+-- For how long, in microseconds, the first of each sort has been due: one index step each, and one for each running job that had a time to live.
+select (select extract(epoch from statement_timestamp() - due_at)::float8 * 1000000::float8
+        from {schema}.timer_job where due_at <= statement_timestamp() order by due_at limit 1)::int8 as timers,
+       (extract(epoch from statement_timestamp())::float8 * 1000000::float8)::int8 - least(
+           (select (options ->> 'expires'::text)::int8 from {schema}.job
+            where options ? 'expires'::text and lock_owner is null order by (options ->> 'expires'::text)::int8 limit 1),
+           (select (options ->> 'expires'::text)::int8 from {schema}.timer_job
+            where options ? 'expires'::text order by (options ->> 'expires'::text)::int8 limit 1)) as expiry,
+       (select extract(epoch from statement_timestamp() - lease_until)::float8 * 1000000::float8
+        from {schema}.external_job where lease_until <= statement_timestamp() order by lease_until limit 1)::int8 as external
+
 -- name: unreadable_jobs
 -- How many of the newest dead letters have a reason that begins like this, by the index on the time of death.
 -- :beginning::text, :limit::int8

@@ -87,6 +87,8 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
         recount: recount.into_iter().flatten().filter_map(|place| usize::try_from(place - 1).ok()).collect(),
         waits: rows::get(told, "waits")?,
         passed_over: rows::get(told, "passed_over")?,
+        yields: rows::get(told, "yields")?,
+        permits: rows::get(told, "permits")?,
     };
     let claimed =
         Claimed { jobs: claimed(shared, request.node, &rows).await?, reserved_from: None, allowed: Some(allowed) };

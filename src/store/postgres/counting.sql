@@ -9,7 +9,8 @@
 -- index keeps all rows that died as long as any snapshot is held.
 -- It takes the locks, and for each key its name, scope, subject, and how many jobs the node runs under it (:locks to :running_counts).
 -- The last row of the answer says how many were allowed, after how long more will be, whether a key was unblocked, which limits must be
--- counted afresh, whether there may be more jobs that could start once allowed, and whether jobs blocked on a key got nothing by chance.
+-- counted afresh, whether there may be more jobs that could start once allowed, whether jobs blocked on a key got nothing by chance, whether
+-- it left to other nodes some of what has ended here, and whether admitted jobs hold a part of a limit.
 -- :node::int8, :queue::text, :after_ranks::int2[], :after_seqs::int8[], :last_ranks::int2[], :last_seqs::int8[], :kinds::text[],
 -- :limit::int8, :claim::int4, :locks::int8[], :keys::text[], :scopes::text[], :names::text[], :running_counts::int4[],
 -- :queue_counted::bool, :kind_counted::bool, :admitted_too::bool
@@ -110,7 +111,7 @@ select claimed.*, told.*
 from (
     select room.n as allowed, quota.wait as wait_us, quota.unblocked, quota.anew as recount,
            room.n > 0 or (select waits from waiting) or (select count(*) from head) = 200 as waits,
-           quota.passed as passed_over
-    from quota cross join room cross join logged
+           quota.passed as passed_over, coalesce(quota.spare > counts.n, false) as yields, quota.permits
+    from quota cross join room cross join counts cross join logged
 ) told
 full join claimed on false

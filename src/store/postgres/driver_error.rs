@@ -94,9 +94,10 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
         c if *c == SqlState::QUERY_CANCELED => {
             (ErrorKind::Timeout, "the server's statement_timeout cancelled it; nothing of it was kept")
         }
-        c if *c == SqlState::READ_ONLY_SQL_TRANSACTION => {
-            (ErrorKind::ReadOnly, "this server accepts no writes (a standby?): connect to the primary")
-        }
+        c if *c == SqlState::READ_ONLY_SQL_TRANSACTION => (
+            ErrorKind::ReadOnly,
+            "no writes are accepted: connect to the primary, if this is a standby; otherwise look at `default_transaction_read_only` of the server, the database and the role",
+        ),
         c if *c == SqlState::IN_FAILED_SQL_TRANSACTION => {
             (ErrorKind::Aborted, "an earlier statement of this transaction failed, so all of it was rolled back")
         }

@@ -101,6 +101,10 @@ impl Nodes for Postgres {
         self.0.engine("report the kinds left alone", &self.0.sql.report_left_alone, &[&node.0, &kinds]).await.map(drop)
     }
 
+    async fn report_failing(&self, node: NodeId, tasks: Option<&str>) -> Result<()> {
+        self.0.engine("report the tasks that fail", &self.0.sql.report_failing, &[&node.0, &tasks]).await.map(drop)
+    }
+
     async fn takes_writes(&self) -> Result<()> {
         self.0.engine_once("see whether the tables take writes", &self.0.sql.takes_writes, &[]).await.map(drop)
     }

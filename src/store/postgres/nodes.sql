@@ -54,6 +54,11 @@ update {schema}.node set broker = :broker where id = :node
 -- :node::int8, :kinds::text
 update {schema}.node set left_alone = :kinds::text::jsonb where id = :node
 
+-- name: report_failing
+-- Shown to people; nothing depends on it.
+-- :node::int8, :tasks::text
+update {schema}.node set failing = :tasks::text::jsonb where id = :node
+
 -- name: takes_writes
 -- Changes no row, but requests the locks of statements that do. While a conflicting lock is held (an index is built, a table rewritten), it
 -- waits like the statements that store messages from the broker, and fails like them.

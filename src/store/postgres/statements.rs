@@ -214,7 +214,7 @@ statements! {
     "claim.sql":
         claim, waiting, claim_delivered, delivered, suspects, acquit, release_unknown, release_unknown_free, unknown,
         unknown_terminating, release_claimed, claimed_terminating, job_pages;
-    "checks.sql": sampled_whole, permit_faults, overdue_unblocks, unreadable_jobs;
+    "checks.sql": sampled_whole, permit_faults, overdue_unblocks, overdue_work, unreadable_jobs;
     "clock.sql":
         repair_unblocks, repair_rates, repair_leases, repair_lives, repair_retries, repair_uniques,
         clock_skew;
@@ -238,7 +238,7 @@ statements! {
         maintenance_due, promote, due_timers, promote_named, prune_history, prune_results, prune_progress,
         prune_submissions, prune_rate_log, prune_dead_letters, prune_audit;
     "nodes.sql":
-        register_node, heartbeat, heartbeat_and_server, server, retire_node, wait_for_node, report_broker, report_left_alone, takes_writes,
+        register_node, heartbeat, heartbeat_and_server, server, retire_node, wait_for_node, report_broker, report_left_alone, report_failing, takes_writes,
         node_heartbeats, watched_heartbeats, declare_dead, release_lost, lost, lost_terminating, owners, idle_nodes, idle_of, forget_nodes;
     "outcomes.sql":
         complete, complete_at, complete_holding, complete_keyed, put_off, handlers_ended, stale_claims, keep_vanished,
@@ -401,6 +401,7 @@ mod tests {
         ("remove_and_lease", "a handler's own job"),
         ("report_broker", "the node's own row"),
         ("report_left_alone", "the node's own row"),
+        ("report_failing", "the node's own row"),
         ("resume", "an operator's own call"),
         ("retire_node", "the node's own row"),
         ("retry", "an operator's own call"),

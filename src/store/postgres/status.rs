@@ -145,7 +145,7 @@ impl Figures {
             *self.owned.entry(owner).or_default() += jobs;
             queue.running += if more { Count::AtLeast(jobs) } else { Count::Exact(jobs) };
         } else {
-            *part.count(queue) = Count::Exact(jobs);
+            *part.count(queue) += Count::Exact(jobs);
         }
         if let (true, Some(estimates)) = (more && part != Part::Overdue, estimates) {
             let count = part.count(queue);
@@ -189,6 +189,7 @@ impl Figures {
             broker: rows::get(row, "broker")?,
             serves: rows::json(row, "serves")?,
             left_alone: rows::json(row, "left_alone")?,
+            failing: rows::json(row, "failing")?,
         })
     }
 }

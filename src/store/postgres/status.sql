@@ -139,6 +139,6 @@ from (
 -- name: status_nodes
 -- All nodes. How many jobs each owns is counted with the queues.
 select n.id, n.name, n.host, n.pid, n.started_at, extract(epoch from n.expires_at - clock_timestamp())::float8 as lease_seconds_left,
-       n.dead_at is not null as dead, n.broker, n.serves, n.left_alone
+       n.dead_at is not null as dead, n.broker, n.serves, n.left_alone, n.failing
 from {schema}.node n
 order by n.id

@@ -1,9 +1,20 @@
 -- name: dead_rows
 -- The dead rows of the tables that executors change all the time, as the server's statistics count them: nothing of the tables is read. The tables are named, because
 -- `pg_class` has no index by schema, and a server may have a hundred thousand tables.
-select t.relation, pg_stat_get_dead_tuples(to_regclass('{schema}.'::text || t.relation)::oid) as dead
-from unnest('{job,timer_job,external_job,suspended_job,dead_letter_job,permit,unblock,unique_key,node}'::text[]) as t (relation)
-where to_regclass('{schema}.'::text || t.relation) is not null
+select t.relation, pg_stat_get_dead_tuples(to_regclass(t.name)::oid) as dead
+from (values ('job'::text, '{schema}.job'::text),
+           ('timer_job'::text, '{schema}.timer_job'::text),
+           ('external_job'::text, '{schema}.external_job'::text),
+           ('suspended_job'::text, '{schema}.suspended_job'::text),
+           ('dead_letter_job'::text, '{schema}.dead_letter_job'::text),
+           ('permit'::text, '{schema}.permit'::text),
+           ('unblock'::text, '{schema}.unblock'::text),
+           ('unique_key'::text, '{schema}.unique_key'::text),
+           ('usage'::text, '{schema}.usage'::text),
+           ('rate_log'::text, '{schema}.rate_log'::text),
+           ('limit_lock'::text, '{schema}.limit_lock'::text),
+           ('node'::text, '{schema}.node'::text)) as t (relation, name)
+where to_regclass(t.name) is not null
 
 -- name: xmin_holders
 -- What keeps dead rows from being cleaned up: of each kind of holder the oldest, and in each row the number of sessions that hide theirs from this role,

@@ -23,6 +23,7 @@ pub(super) async fn serving_nodes(shared: &Arc<Shared>) -> Result<Vec<ServingNod
             broker: rows::get(row, "broker")?,
             serves: rows::json(row, "serves")?,
             left_alone: rows::json(row, "left_alone")?,
+            failing: rows::json(row, "failing")?,
         })
     };
     nodes.iter().map(read).collect()

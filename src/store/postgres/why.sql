@@ -1,7 +1,7 @@
 -- name: serving_nodes
 -- All nodes and their descriptions of themselves. A lease that has just ended is no proof of a death: the clock of a
 -- server that was promoted may be ahead.
-select n.id, n.name, n.dead_at is not null as dead, n.dead_at is null and n.expires_at + n.lease > clock_timestamp() as alive, n.broker, n.serves, n.left_alone
+select n.id, n.name, n.dead_at is not null as dead, n.dead_at is null and n.expires_at + n.lease > clock_timestamp() as alive, n.broker, n.serves, n.left_alone, n.failing
 from {schema}.node n
 order by n.id
 

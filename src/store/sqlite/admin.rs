@@ -14,8 +14,8 @@ use crate::store::sections::section;
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary, KeyQuestion,
-    KeyUse, MigrationStatus, Operator, OperatorOptions, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode,
-    SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingClass, WaitingKinds,
+    KeyUse, MigrationStatus, Operator, OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit, Sampled, Scope,
+    ServingNode, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingClass, WaitingKinds,
 };
 
 const SQL: &str = include_str!("admin.sql");
@@ -69,8 +69,8 @@ impl Operator for Sqlite {
             .await
     }
 
-    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
-        self.0.dead_letter_groups(filter, limit).await
+    async fn dead_letter_groups(&self, filter: &JobFilter, newest: usize, limit: usize) -> Result<DeadLetterGroups> {
+        self.0.dead_letter_groups(filter, newest, limit).await
     }
 
     async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
@@ -112,6 +112,10 @@ impl Operator for Sqlite {
 
     async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
         Ok(Sampled { complete: self.0.is_small(ROWS).await?, found: self.0.permit_faults(ROWS).await? })
+    }
+
+    async fn overdue_work(&self) -> Result<OverdueWork> {
+        self.0.overdue_work().await
     }
 
     async fn overdue_unblocks(&self) -> Result<AdmissionLag> {

@@ -8,18 +8,39 @@ use jiff::Timestamp;
 use rusqlite::{Connection, named_params};
 
 use super::database::Sqlite;
-use super::rows::count;
+use super::rows::{Micros, count};
+use super::shared::Shared;
+use super::statements::{Statement, statement};
 use crate::error::Result;
 use crate::store::reconcile::Reconciled;
 use crate::store::sections::section;
 use crate::store::{
-    AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, MaintenanceRequest, Promoted, SkewedRows,
+    AdmitRequest, Admitted, Expired, Maintenance, MaintenanceDue, MaintenanceRequest, OverdueWork, Promoted, SkewedRows,
 };
 
 const SQL: &str = include_str!("maintenance.sql");
 const NEXT_TIMER: &str = section(SQL, "next_timer");
 const PROMOTE: &str = section(SQL, "promote");
+static OVERDUE_WORK: Statement = statement!(SQL, "overdue_work");
 const PRUNE_PROGRESS: &str = section(SQL, "prune_progress");
+
+impl Shared {
+    pub(super) async fn overdue_work(&self) -> Result<OverdueWork> {
+        self.query("look for overdue work", |connection, now| {
+            let late = |due: Option<Micros>| {
+                Some(now - due?).filter(|late| *late >= 0).map(|late| Duration::from_micros(late.unsigned_abs()))
+            };
+            Ok(connection.prepare_cached(&OVERDUE_WORK)?.query_row([], |row| {
+                Ok(OverdueWork {
+                    timers: late(row.get("timers")?),
+                    expiry: late(row.get("expiry")?),
+                    external: late(row.get("external")?),
+                })
+            })?)
+        })
+        .await
+    }
+}
 
 #[async_trait]
 impl Maintenance for Sqlite {

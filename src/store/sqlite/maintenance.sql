@@ -2,6 +2,12 @@
 -- One index step: whether anything is due, and when to check again.
 select min(due_at) from jobwright_job where state = 'timer'
 
+-- name: overdue_work
+-- When the first of each sort was due: one index step each.
+select (select min(due_at) from jobwright_job where state = 'timer') as timers,
+       (select min(options ->> 'expires') from jobwright_job where {may_expire}) as expiry,
+       (select min(lease_until) from jobwright_job where lease_until is not null) as external
+
 -- name: promote
 -- A job of a group is blocked until it is admitted: a trigger ensures that.
 update jobwright_job

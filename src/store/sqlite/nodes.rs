@@ -26,6 +26,7 @@ const SQL: &str = include_str!("nodes.sql");
 const REGISTER_NODE: &str = section(SQL, "register_node");
 const REPORT_BROKER: &str = section(SQL, "report_broker");
 const REPORT_LEFT_ALONE: &str = section(SQL, "report_left_alone");
+const REPORT_FAILING: &str = section(SQL, "report_failing");
 const RETIRE_NODE: &str = section(SQL, "retire_node");
 const FORGET_NODES: &str = section(SQL, "forget_nodes");
 const NODE_HEARTBEATS: &str = section(SQL, "node_heartbeats");
@@ -125,6 +126,17 @@ impl Nodes for Sqlite {
             .write("report the kinds left alone", move |connection, _| {
                 let params = named_params! { ":node": node.0, ":kinds": kinds };
                 connection.prepare_cached(REPORT_LEFT_ALONE)?.execute(params)?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn report_failing(&self, node: NodeId, tasks: Option<&str>) -> Result<()> {
+        let tasks = tasks.map(str::to_owned);
+        self.0
+            .write("report the tasks that fail", move |connection, _| {
+                let params = named_params! { ":node": node.0, ":tasks": tasks };
+                connection.prepare_cached(REPORT_FAILING)?.execute(params)?;
                 Ok(())
             })
             .await

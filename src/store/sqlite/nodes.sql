@@ -14,6 +14,10 @@ update jobwright_node set broker = :broker where id = :node
 -- Shown to people; nothing depends on it.
 update jobwright_node set left_alone = :kinds where id = :node
 
+-- name: report_failing
+-- Shown to people; nothing depends on it.
+update jobwright_node set failing = :tasks where id = :node
+
 -- name: retire_node
 -- Declares the node dead first. What it owns is released next, and then it is forgotten, all in one transaction.
 update jobwright_node set dead_at = coalesce(dead_at, :now) where id = :node

@@ -9,7 +9,7 @@ use super::filter::Filter;
 use super::rows::{Micros, count, job_id, micros, timestamp};
 use super::shared::Shared;
 use crate::error::Result;
-use crate::store::dead_letter_groups::{Grouping, SCANNED};
+use crate::store::dead_letter_groups::Grouping;
 use crate::store::job_operations::Chunk;
 use crate::store::sections::section;
 use crate::store::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, JobState, RetryOptions};
@@ -23,27 +23,34 @@ const DEAD_LETTER_GROUPS: &str = section(SQL, "dead_letter_groups");
 const NEWEST: &str = section(SQL, "newest");
 
 impl Shared {
-    pub(super) async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+    pub(super) async fn dead_letter_groups(
+        &self,
+        filter: &JobFilter,
+        newest: usize,
+        limit: usize,
+    ) -> Result<DeadLetterGroups> {
         let chosen = Filter::new(filter, &[JobState::Dead]);
         self.query("group dead letters", move |connection, _| {
-            let newest = named_params! { ":limit": count(SCANNED) };
-            let found = chosen.query(connection, (DEAD_LETTER_GROUPS, NEWEST), newest, |row| {
-                let dead_at = timestamp(row.get("dead_at")?)?;
-                Ok(DeadLetterGroup {
-                    kind: row.get("kind")?,
-                    queue: row.get("queue")?,
-                    error: row.get("reason")?,
-                    count: 1,
-                    first: dead_at,
-                    last: dead_at,
-                    example: job_id(row, "id")?,
-                })
-            })?;
             let mut grouping = Grouping::default();
-            for one in found {
-                grouping.add(one);
-            }
-            Ok(grouping.finish(limit))
+            chosen.query(
+                connection,
+                (DEAD_LETTER_GROUPS, NEWEST),
+                named_params! { ":limit": count(newest) },
+                |row| {
+                    let dead_at = timestamp(row.get("dead_at")?)?;
+                    grouping.add(DeadLetterGroup {
+                        kind: row.get("kind")?,
+                        queue: row.get("queue")?,
+                        error: row.get("reason")?,
+                        count: 1,
+                        first: dead_at,
+                        last: dead_at,
+                        example: job_id(row, "id")?,
+                    });
+                    Ok(())
+                },
+            )?;
+            Ok(grouping.finish(newest, limit))
         })
         .await
     }

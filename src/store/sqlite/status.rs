@@ -169,6 +169,7 @@ fn node(row: &Row<'_>, liveness_files: &LivenessFiles) -> rusqlite::Result<NodeS
         broker: row.get("broker")?,
         serves: json(row, "serves")?,
         left_alone: json(row, "left_alone")?,
+        failing: json(row, "failing")?,
     })
 }
 

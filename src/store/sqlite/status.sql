@@ -50,5 +50,5 @@ from (select queue, due_at from jobwright_job where state = 'timer' and due_at <
 -- name: nodes
 -- The rows a node owns are counted in their own small index.
 select id, name, host, pid, started_at, lease, dead_at is not null as dead,
-       (select count(*) from jobwright_job where lock_owner = jobwright_node.id) as running, broker, serves, left_alone
+       (select count(*) from jobwright_job where lock_owner = jobwright_node.id) as running, broker, serves, left_alone, failing
 from jobwright_node order by id

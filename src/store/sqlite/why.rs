@@ -105,6 +105,7 @@ fn node(row: &Row<'_>, files: &LivenessFiles) -> rusqlite::Result<ServingNode> {
         broker: row.get("broker")?,
         serves: json(row, "serves")?,
         left_alone: json(row, "left_alone")?,
+        failing: json(row, "failing")?,
     })
 }
 

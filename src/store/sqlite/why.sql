@@ -1,6 +1,6 @@
 -- name: serving_nodes
 -- All nodes and their descriptions of themselves. Whether one lives is shown by its file.
-select id, name, lease, dead_at is not null as dead, broker, serves, left_alone from jobwright_node order by id
+select id, name, lease, dead_at is not null as dead, broker, serves, left_alone, failing from jobwright_node order by id
 
 -- name: job_position
 -- The place of a job among others, which `show` does not tell. Those before it are counted up to a limit, so that a long queue costs no more than a short one.

@@ -9,6 +9,7 @@ use super::{Holder, Reason};
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
 use crate::store::admission::group_key;
 use crate::store::clock::MAX_HIDDEN;
+use crate::store::nodes::{ADMISSION, CLAIMS, CONSUMERS, TIMERS};
 use crate::store::unreadable::SET_ASIDE;
 use crate::store::{EACH, JobDetail, JobState, Rule, Scope};
 
@@ -65,7 +66,12 @@ pub(crate) fn reasons(job: &JobDetail, facts: &Facts<'_>) -> Vec<Reason> {
         JobState::Suspended => found.push(Reason::Suspended),
         JobState::Timer => {
             let at = summary.due_at.unwrap_or(summary.created_at);
-            found.push(if at > facts.position.now { Reason::Due { at } } else { Reason::Overdue { since: at } });
+            if at > facts.position.now {
+                found.push(Reason::Due { at });
+            } else {
+                found.push(Reason::Overdue { since: at });
+                found.extend(failing(TIMERS, None, alive(facts.nodes)));
+            }
         }
         JobState::Waiting | JobState::Blocked => {}
     }
@@ -100,7 +106,9 @@ pub(crate) fn reasons(job: &JobDetail, facts: &Facts<'_>) -> Vec<Reason> {
 fn in_turn(job: &JobDetail, facts: &Facts<'_>) -> Reason {
     let JobPosition { before, running, .. } = facts.position;
     match slots(&job.summary.queue, facts.nodes) {
-        _ if job.summary.state == JobState::Blocked => Reason::Admission,
+        _ if job.summary.state == JobState::Blocked => {
+            failing(ADMISSION, None, alive(facts.nodes)).unwrap_or(Reason::Admission)
+        }
         Some(slots) if running >= slots && slots > 0 => Reason::Busy { slots, before },
         _ if before == 0 => Reason::Next,
         slots => Reason::Behind { jobs: before, slots },
@@ -109,7 +117,7 @@ fn in_turn(job: &JobDetail, facts: &Facts<'_>) -> Reason {
 
 fn running(job: &JobDetail, nodes: &[ServingNode]) -> Reason {
     let owner = job.summary.owner.unwrap_or(NodeId(0));
-    match nodes.iter().find(|node| node.id == owner && !node.dead) {
+    match nodes.iter().find(|node| node.id == owner && node.alive) {
         Some(node) => Reason::Runs { node: owner, name: node.name.clone(), since: job.summary.claimed_at },
         None => Reason::OwnerLost { node: owner },
     }
@@ -163,7 +171,7 @@ fn nobody(job: &JobDetail, nodes: &[ServingNode]) -> Option<Reason> {
     if queue.starts_with(SET_ASIDE) {
         return Some(Reason::Unreadable);
     }
-    let alive: Vec<&ServingNode> = nodes.iter().filter(|node| node.alive).collect();
+    let alive: Vec<&ServingNode> = alive(nodes).collect();
     if alive.is_empty() {
         return Some(Reason::NoNode);
     }
@@ -177,7 +185,12 @@ fn nobody(job: &JobDetail, nodes: &[ServingNode]) -> Option<Reason> {
     let out: Vec<_> =
         served.iter().filter(|(_, serves)| serves.external.contains(queue)).map(|(node, _)| *node).collect();
     if !out.is_empty() {
-        return (!out.iter().any(reaches)).then(|| Reason::NoBroker { queue: queue.clone() });
+        let reaching = out.iter().copied().filter(reaches);
+        return if reaching.clone().next().is_none() {
+            Some(Reason::NoBroker { queue: queue.clone() })
+        } else {
+            failing(CLAIMS, Some(queue), reaching.clone()).or_else(|| failing(CONSUMERS, Some(queue), reaching))
+        };
     }
     let here: Vec<_> = served.iter().filter(|(_, serves)| serves.queues.contains_key(queue)).collect();
     if here.is_empty() {
@@ -187,11 +200,25 @@ fn nobody(job: &JobDetail, nodes: &[ServingNode]) -> Option<Reason> {
     let Some((first, _)) = able.first() else {
         return Some(Reason::KindNotHandled { queue: queue.clone(), kind: kind.clone() });
     };
-    if able.iter().any(|(node, _)| !node.left_alone.contains_key(kind)) {
-        return None;
+    let mut willing = able.iter().map(|(node, _)| *node).filter(|node| !node.left_alone.contains_key(kind)).peekable();
+    if willing.peek().is_some() {
+        return failing(CLAIMS, Some(queue), willing);
     }
     let error = first.left_alone.get(kind).cloned().unwrap_or_default();
     Some(Reason::LeftAlone { kind: kind.clone(), node: first.name.clone(), error })
+}
+
+fn alive(nodes: &[ServingNode]) -> impl Iterator<Item = &ServingNode> {
+    nodes.iter().filter(|node| node.alive)
+}
+
+/// Returns the failure of a task, if it fails on all of these nodes: one that does it is enough.
+fn failing<'a>(task: &str, queue: Option<&str>, nodes: impl Iterator<Item = &'a ServingNode>) -> Option<Reason> {
+    let of = |node: &'a ServingNode| {
+        let found = node.failing.iter().find(|failing| failing.task == task && failing.queue.as_deref() == queue)?;
+        Some(Reason::Failing { node: node.name.clone(), task: found.clone() })
+    };
+    nodes.map(of).collect::<Option<Vec<_>>>()?.into_iter().next()
 }
 
 /// How many jobs of a queue all living nodes together run at the same time.

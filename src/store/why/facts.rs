@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Holder;
 use crate::job::{JobId, NodeId};
-use crate::store::{Rule, Serves};
+use crate::store::{FailingTask, Rule, Serves};
 
 /// A question about a key: how much of it is taken, and how many jobs started in the period of its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub struct ServingNode {
     pub serves: Option<Serves>,
     /// The kinds that it leaves alone at the moment, and why.
     pub left_alone: BTreeMap<String, String>,
+    /// Its tasks that have failed for five seconds or more.
+    pub failing: Vec<FailingTask>,
 }
 
 /// The facts that the reasons are made of, beside the job itself.

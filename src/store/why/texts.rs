@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::{Holder, Reason};
 use crate::job::JobId;
+use crate::store::nodes::CONSUMERS;
 use crate::store::{EACH, JobState, Scope};
 
 impl Reason {
@@ -43,6 +44,10 @@ impl Reason {
             Self::LeftAlone { .. } => {
                 "set right what the node says; it tries again by itself, at growing intervals".to_owned()
             }
+            Self::Failing { task, .. } if task.task == CONSUMERS => {
+                "start a worker that consumes that queue, or correct the name of the queue that it consumes".to_owned()
+            }
+            Self::Failing { .. } => "set right what the error says; the node tries again by itself".to_owned(),
             Self::NoBroker { .. } => "`jobwright doctor` says what is wrong with the broker".to_owned(),
             _ => return None,
         })
@@ -93,7 +98,11 @@ impl fmt::Display for Reason {
                 since.map_or(Ok(()), |since| write!(f, " since {}", second(since)))
             }
             Self::OwnerLost { node } => {
-                write!(f, "node {node}, which ran it, is dead; it waits again when another executor has released it")
+                write!(
+                    f,
+                    "node {node}, which ran it, is dead or has been silent for longer than its lease; it waits again when another executor has \
+                     released it"
+                )
             }
             Self::HandedOut { until: Some(until) } => {
                 write!(f, "an external worker has it; the worker's lease ends at {}", second(*until))
@@ -151,6 +160,9 @@ impl fmt::Display for Reason {
             }
             Self::LeftAlone { kind, node, error } => {
                 write!(f, "node {node} leaves the kind {kind:?} alone for a while: {error}")
+            }
+            Self::Failing { node, task } => {
+                write!(f, "node {node} says since {}: {task}", second(task.since))
             }
             Self::NoBroker { queue } => {
                 write!(f, "the jobs of the queue {queue:?} leave through the broker, and no living node reaches it")

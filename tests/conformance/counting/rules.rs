@@ -71,7 +71,7 @@ pub(crate) async fn rules_that_come_and_go<const POOLED: bool>(db: &Pg<POOLED>) 
     let anew = claim(&store, node, 8, &[limit(Scope::Kind, 4)]).await;
     assert_eq!(
         anew.allowed,
-        Some(Allowed { jobs: 2, recount: vec![0], waits: true, written: true, ..Allowed::default() }),
+        Some(Allowed { jobs: 2, recount: vec![0], permits: true, waits: true, written: true, ..Allowed::default() }),
         "six run"
     );
     assert_eq!(taken(&store, node, 8, 2).await, 0);

@@ -32,9 +32,16 @@ impl State {
         affected
     }
 
-    pub(super) fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> DeadLetterGroups {
-        let (chosen, _) = self.select(filter, &[JobState::Dead]);
-        let mut found = DeadLetterGroups { scanned: chosen.len() as u64, ..DeadLetterGroups::default() };
+    pub(super) fn dead_letter_groups(&self, filter: &JobFilter, newest: usize, limit: usize) -> DeadLetterGroups {
+        let (mut chosen, _) = self.select(filter, &[JobState::Dead]);
+        let died = |seq| match self.jobs[&seq].location {
+            JobTable::Dead { at, .. } => Some(at),
+            _ => None,
+        };
+        chosen.sort_by_key(|seq| std::cmp::Reverse(died(*seq)));
+        chosen.truncate(newest);
+        let scanned = chosen.len() as u64;
+        let mut found = DeadLetterGroups { scanned, more: chosen.len() >= newest, ..DeadLetterGroups::default() };
         for seq in chosen {
             let row = &self.jobs[&seq];
             let JobTable::Dead { at, reason } = &row.location else { continue };

@@ -244,6 +244,10 @@ impl Nodes for Oracle {
         Ok(())
     }
 
+    async fn report_failing(&self, _: NodeId, _: Option<&str>) -> Result<()> {
+        Ok(())
+    }
+
     async fn report_left_alone(&self, _: NodeId, _: Option<&str>) -> Result<()> {
         Ok(())
     }

@@ -9,8 +9,8 @@ use jobwright::store::engine::{
 };
 use jobwright::store::{
     Action, AdmissionLag, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter,
-    JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Released,
-    Rule, Sampled, Scope, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingKinds,
+    JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, NodeStatus, OverdueWork, Page, QueueStatus,
+    Released, Rule, Sampled, Scope, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingKinds,
 };
 use jobwright::{JobId, NodeId, Result};
 
@@ -88,6 +88,7 @@ impl Operator for Oracle {
             broker: node.broker.clone(),
             serves: node.info.serves.clone(),
             left_alone: BTreeMap::new(),
+            failing: Vec::new(),
         });
         Ok(StatusReport { queues: queues.into_values().collect(), nodes: nodes.collect() })
     }
@@ -115,8 +116,8 @@ impl Operator for Oracle {
         }))
     }
 
-    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
-        Ok(self.lock().dead_letter_groups(filter, limit))
+    async fn dead_letter_groups(&self, filter: &JobFilter, newest: usize, limit: usize) -> Result<DeadLetterGroups> {
+        Ok(self.lock().dead_letter_groups(filter, newest, limit))
     }
 
     async fn history(&self, _: &HistoryFilter, _: usize) -> Result<Vec<HistoryEntry>> {
@@ -178,6 +179,10 @@ impl Operator for Oracle {
 
     async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
         Ok(Sampled::default())
+    }
+
+    async fn overdue_work(&self) -> Result<OverdueWork> {
+        Ok(OverdueWork::default())
     }
 
     async fn overdue_unblocks(&self) -> Result<AdmissionLag> {

@@ -6,6 +6,7 @@ use tokio::time::sleep;
 
 use crate::Sqlite;
 use crate::config::DatabaseConfig;
+use crate::executor::node::failing::FailingTasks;
 use crate::executor::node::in_flight::*;
 use crate::job::{Limits, NewJob};
 use crate::store::{Acquitted, ClaimRequest, Claimed, JobState, JobStore, NodeInfo, ScanRange, Store, Suspect};
@@ -37,7 +38,8 @@ impl Node {
         let looks = (in_flight.clone(), store.clone(), stop.clone());
         tokio::spawn(async move {
             let (in_flight, store, stop) = looks;
-            in_flight.reconcile(store, id, STRAGGLER, || (), stop).await;
+            let state = Arc::<FailingTasks>::default().task("reconciliation", None, FAILED);
+            in_flight.reconcile(store, id, STRAGGLER, || (), state, stop).await;
         });
         Self { directory, store, id, in_flight, stop }
     }

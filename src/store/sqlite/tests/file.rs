@@ -295,7 +295,7 @@ async fn hot_statements_use_their_indexes() {
         (of("queues", "state = 'dead'", "jobwright_job_dead_queue"), "COVERING INDEX jobwright_job_dead_queue (queue>?)"),
         (of("queue", "state = 'timer'", "jobwright_job_timer_queue"), "COVERING INDEX jobwright_job_timer_queue (queue=?)"),
         (of("queues", "blocked_on is not null", "jobwright_job_blocked_queue"), "COVERING INDEX jobwright_job_blocked_queue (queue>?)"),
-        (of("queue", "blocked_on is not null", "jobwright_job_blocked_queue"), "COVERING INDEX jobwright_job_blocked_queue (queue=?)"),
+        (of("queue", "blocked_on is not null", "jobwright_job_blocked_queue"), "COVERING INDEX jobwright_job_blocked_queue (queue=? AND blocked_on>?)"),
         (sql(include_str!("../unreadable.sql"), "unreadable_jobs"), "jobwright_job_dead"),
         (listed("state = 'dead'"), "jobwright_job_set_aside (state=? AND seq>?)"),
         (
