@@ -11,7 +11,7 @@ use crate::executor::ExecutorBuilder;
 use crate::executor::manual::ManualExecutor;
 use crate::job::{IntoJob, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{MessageService, MessageServices};
-use crate::store::{JobFilter, JobState, Page, Store};
+use crate::store::{JobFilter, JobState, Page, Reason, Store};
 
 /// Longest allowed chain of jobs that send each other.
 const DEPTH: usize = 100;
@@ -19,6 +19,8 @@ const DEPTH: usize = 100;
 const MOST: usize = 10_000;
 /// Most remaining jobs that a summary lists.
 const LEFT: usize = 1000;
+/// Of how many of them it says why they wait.
+const EXPLAINED: usize = 20;
 
 /// Runs jobs on demand, one after the other, in the calling task. It uses the handlers, middleware, claims and records of the executor that
 /// the builder would start, without its background tasks.
@@ -127,6 +129,17 @@ impl<S: Store> Runner<S> {
         let waiting = JobFilter { states: Some(vec![JobState::Waiting, JobState::Blocked]), ..JobFilter::default() };
         summary.waiting = jobs.list(&waiting, &page).await?;
         summary.timers = jobs.list(&JobFilter::state(JobState::Timer), &page).await?;
+        let left_alone = self.hand.left_alone();
+        for job in summary.waiting.iter().take(EXPLAINED) {
+            let Some(mut why) = self.messages().admin().why(job.id).await? else { continue };
+            // An executor writes that into its node's row, and this node has no tasks.
+            if let Some((error, _)) = left_alone.get(&job.kind) {
+                why.reasons.retain(Reason::lasts);
+                let (kind, node, error) = (job.kind.clone(), "here".to_owned(), error.clone());
+                why.reasons.push(Reason::LeftAlone { kind, node, error });
+            }
+            summary.why.push(why);
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::describe;
 use crate::executor::manual::AttemptRecord;
 use crate::job::{Job, JobId};
-use crate::store::{JobState, JobSummary, Verdict};
+use crate::store::{JobState, JobSummary, Verdict, Why};
 
 /// One attempt that a [`Runner`](super::Runner) ran.
 #[derive(Clone, Debug)]
@@ -98,6 +98,8 @@ pub struct Summary {
     /// Jobs that were waiting but did not run: their queue or kind is unknown to the executor, or they are paused, or blocked by a limit or
     /// their group.
     pub waiting: Vec<JobSummary>,
+    /// Why they did not, as [`Admin::why`](crate::Admin::why) says: of the first twenty.
+    pub why: Vec<Why>,
     /// Jobs that are due later.
     pub timers: Vec<JobSummary>,
 }
@@ -159,7 +161,12 @@ impl fmt::Display for Summary {
         }
         for job in &self.waiting {
             let how = if job.state == JobState::Blocked { "BLOCKED" } else { "WAITS" };
-            writeln!(f, "  {} in {}: {how}", job.kind, job.queue)?;
+            write!(f, "  {} in {}: {how}", job.kind, job.queue)?;
+            let why = self.why.iter().find(|why| why.id == job.id);
+            for reason in why.iter().flat_map(|why| &why.reasons) {
+                write!(f, "\n      {reason}")?;
+            }
+            writeln!(f)?;
         }
         for job in &self.timers {
             let due = job.due_at.map_or_else(|| "later".to_owned(), |at| at.to_string());

@@ -53,6 +53,7 @@ cases! {
         failures_are_reported_and_recorded
         a_job_that_was_tried_again_is_done
         jobs_without_a_handler_are_reported
+        jobs_that_may_not_start_are_reported_with_the_reason
         jobs_that_send_each_other_for_ever_are_found_out
         a_job_that_comes_back_for_ever_is_found_out
         a_drain_through_time_runs_retries_and_delayed_jobs

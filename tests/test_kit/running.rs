@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobFilter;
+use jobwright::store::{JobFilter, Rule, Scope};
 use jobwright::testing::{RunOutcome, Runner, TestDatabase, assert_sent};
 use jobwright::{
     BatchOptions, CommandExecutor, ErrorKind, Job, JobError, KindOptions, Middleware, NewJob, Next, Outcome,
@@ -86,6 +86,26 @@ pub(crate) async fn jobs_without_a_handler_are_reported<S: Kit>(db: &TestDatabas
     let told = std::panic::catch_unwind(|| summary.expect_done().done()).unwrap_err();
     let told = told.downcast_ref::<String>().unwrap();
     assert!(told.contains("2 jobs wait") && told.contains("known in elsewhere: WAITS"), "{told}");
+    assert!(told.contains(r#"no living node works on the queue "elsewhere""#), "{told}");
+    assert!(told.contains(r#"has a handler for the kind "unknown""#), "{told}");
+}
+
+pub(crate) async fn jobs_that_may_not_start_are_reported_with_the_reason<S: Kit>(db: &TestDatabase<S>) {
+    let mut runner = db
+        .runner(|executor| {
+            let broken = executor.handle("broken", |_| async { Err(JobError::not_here("no such program")) });
+            broken.handle("known", |_| async { Ok(Outcome::Done) })
+        })
+        .await
+        .unwrap();
+    db.messages().admin().by("ann").put_rule(&Rule::new(Scope::Kind, "known").paused(true)).await.unwrap();
+    send(db.messages(), NewJob::json("known", &())).await;
+    send(db.messages(), NewJob::json("broken", &())).await;
+    let summary = runner.drain().await.unwrap();
+    let text = summary.to_string();
+    assert!(text.contains("known in default: ") && text.contains(r#"kind "known" is paused since "#), "{text}");
+    assert!(text.contains("by ann") && text.contains("leaves the kind \"broken\" alone"), "{text}");
+    assert!(text.contains("no such program") && !text.contains("nothing is in its way"), "{text}");
 }
 
 pub(crate) async fn jobs_that_send_each_other_for_ever_are_found_out<S: Kit>(db: &TestDatabase<S>) {
