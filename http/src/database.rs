@@ -14,7 +14,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::Mutex;
 use tokio::time::error::Elapsed;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::encode::{Labels, Writer, answer};
 use crate::kinds::Kinds;
@@ -72,16 +72,20 @@ impl Exporter {
 async fn read(admin: &Admin) -> Option<Stored> {
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let until = tokio::time::Instant::now() + DEADLINE;
-    let counts = async { tokio::try_join!(admin.status(), admin.rules()) };
+    let counts = async {
+        let read = timeout_at(until, async { tokio::try_join!(admin.status(), admin.rules()) }).await;
+        let (StatusReport { queues, nodes, .. }, rules) = told("the queues and nodes", read)?;
+        let named = named(&queues);
+        let kinds = timeout_at(until, admin.waiting_kinds(with_kinds(&queues, named.as_ref()))).await;
+        Some((queues, nodes, rules, named, kinds))
+    };
     // They ask for much more, and the others do not depend on them.
     let more =
-        async { tokio::join!(timeout(DEADLINE, admin.why_waiting(None, None)), timeout(DEADLINE, admin.vacuum())) };
-    let (counts, (held, vacuum)) = tokio::join!(timeout(DEADLINE, counts), more);
-    let (StatusReport { queues, nodes, .. }, rules) = told("the queues and nodes", counts)?;
+        async { tokio::join!(timeout_at(until, admin.why_waiting(None, None)), timeout_at(until, admin.vacuum())) };
+    let (counts, (held, vacuum)) = tokio::join!(counts, more);
+    let (queues, nodes, rules, named, kinds) = counts?;
     let held = told("the reasons that hold jobs up", held).unwrap_or_default();
     let vacuum = told("the dead rows", vacuum).flatten();
-    let named = named(&queues);
-    let kinds = timeout_at(until, admin.waiting_kinds(with_kinds(&queues, named.as_ref()))).await;
     let mut kinds = told("the kinds of waiting jobs", kinds).map(Kinds::new);
     let (queues, held) = (joined(&queues, named.as_ref()), by_reason(held, named.as_ref()));
     let others = queues.iter().find(|queue| named.is_some() && queue.queue == OTHER && queue.waiting != 0);
@@ -232,12 +236,12 @@ impl Stored {
         });
         to.gauge("jobwright_queue_jobs", "Jobs by queue and state", jobs)?;
         let inexact = self.queues.iter().flat_map(|queue| {
-            let inexact = states(queue).into_iter().filter(|(_, count)| !count.is_exact());
-            inexact.map(|(state, _)| (vec![("queue", queue.queue.as_str()), ("state", state)], 1.0))
+            let inexact = states(queue).into_iter().map(|(state, count)| (state, u8::from(!count.is_exact())));
+            inexact.map(|(state, inexact)| (vec![("queue", queue.queue.as_str()), ("state", state)], inexact.into()))
         });
         to.gauge(
             "jobwright_queue_jobs_inexact",
-            "1 where the number of jobs is an estimate or a lower bound",
+            "Whether the number of jobs is an estimate or a lower bound",
             inexact,
         )?;
         let late = self.queues.iter().map(|queue| (queue.oldest_overdue_seconds, queue));

@@ -1,12 +1,13 @@
 //! The metrics of an executor.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use jobwright::executor::{ExecutorMetrics, Health, HealthState, Histogram, JobMetrics, Telemetry};
-use jobwright::{BrokerMode, BrokerStats, ExecutorStats};
+use jobwright::{BrokerMode, BrokerStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -45,7 +46,7 @@ impl Collector for Snapshot {
             (vec![("check", check.name.as_str())], f64::from(u8::from(check.state == HealthState::Failed)))
         });
         to.gauge("jobwright_check_failed", "1 for each check of /readyz that fails", failed)?;
-        of.broker.as_ref().map_or(Ok(()), |(mode, broker)| of_broker(mode, broker, &of.stats, &mut to))
+        of.broker.as_ref().map_or(Ok(()), |(mode, broker)| of_broker(mode, broker, of, &mut to))
     }
 }
 
@@ -99,7 +100,11 @@ impl Snapshot {
     }
 }
 
-fn of_broker(mode: &BrokerMode, broker: &BrokerStats, stats: &ExecutorStats, to: &mut Writer<'_>) -> fmt::Result {
+/// Reasons for which messages are refused (broker/README.md) that have a row before the first one is.
+const REFUSED: [&str; 4] = ["bad-json", "missing-kind", "not-allowed", "not-stored"];
+
+fn of_broker(mode: &BrokerMode, broker: &BrokerStats, of: &ExecutorMetrics, to: &mut Writer<'_>) -> fmt::Result {
+    let stats = &of.stats;
     let now = match mode {
         BrokerMode::Up(_) => "up",
         BrokerMode::Blocked(_) => "blocked",
@@ -115,13 +120,16 @@ fn of_broker(mode: &BrokerMode, broker: &BrokerStats, stats: &ExecutorStats, to:
     ];
     let published = published.map(|(result, count)| (vec![("result", result)], count));
     to.counter("jobwright_publish", "Messages published, by the broker's answer", published)?;
+    let mut refused: BTreeMap<&str, u64> = REFUSED.into_iter().map(|reason| (reason, 0)).collect();
+    refused.extend(&of.messages_refused);
+    let refused = refused.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
+    to.counter("jobwright_messages_refused", "Messages rejected, by the reason in their header", refused)?;
     to.counters([
         ("jobwright_changeovers", "Changes between the broker and the table", broker.changes),
         ("jobwright_received", "Messages received", broker.received),
         ("jobwright_redelivered", "Messages received again", broker.redelivered),
         ("jobwright_delivered", "Claimed jobs that came through the broker", stats.delivered),
         ("jobwright_submitted", "Jobs taken in from external producers", stats.submitted),
-        ("jobwright_messages_refused", "Messages rejected with a reason", stats.messages_refused),
         ("jobwright_handed_out", "Jobs handed to external workers", stats.handed_out),
         ("jobwright_reported", "Ends that external workers reported in time", stats.reported),
         ("jobwright_reports_refused", "Reports that came too late, or twice", stats.reports_refused),

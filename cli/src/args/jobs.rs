@@ -81,6 +81,9 @@ pub(crate) struct ErrorsArgs {
     /// At most this many groups.
     #[arg(long, default_value_t = 20, value_parser = rows)]
     pub(crate) limit: usize,
+    /// Read all dead letters, and not the newest 100,000 only.
+    #[arg(long)]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -49,7 +49,7 @@ const GLOBAL: &str = "Connection and log";
 #[command(
     name = "jobwright",
     version,
-    about,
+    about = "Transactional message service and job executor on PostgreSQL or embedded SQLite, with or without RabbitMQ",
     long_about = "Transactional message service and job executor on PostgreSQL or embedded SQLite, with or without RabbitMQ.\n\n\
                   Jobs are rows of your database: they commit with your own writes, and are kept until they are done.",
     after_long_help = "\
@@ -69,7 +69,7 @@ Configuration file (jobwright.toml):
   [queues.default]
   concurrency = 10
   [handlers.checksum]
-  command = [\"sha256sum\"]
+  command = [\"sh\", \"-c\", 'sha256sum \"$(cat)\"']
   timeout = \"10m\"
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, or the database or the queues belong to another installation,

@@ -87,16 +87,17 @@ fn jobs_table(jobs: &[JobSummary]) -> String {
 
 async fn errors(settings: &Settings, args: &ErrorsArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
+    let newest = if args.all { usize::MAX } else { DeadLetterGroups::NEWEST };
     let found =
-        with_slow_notice(settings, messages.admin().dead_letter_groups(&args.filter.with_ids([]), args.limit)).await?;
+        with_slow_notice(settings, messages.admin().dead_letter_groups(&args.filter.with_ids([]), newest, args.limit))
+            .await?;
     match args.output.output {
         Format::Json => json(&found),
         Format::Table => {
-            print(errors_table(&found))?;
             if found.more {
-                say(format!("only the newest {} dead letters were looked at", found.scanned));
+                say(format!("Of the newest {} dead letters; `--all` reads all.", found.scanned));
             }
-            Ok(())
+            print(errors_table(&found))
         }
     }
 }

@@ -173,7 +173,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         Self { input, longest, number: 0, begun: Vec::new() }
     }
 
-    /// Reads the next line without its newline. Never holds more in memory than a payload may have. A call that is given up loses nothing.
+    /// Reads the next line without its newline, or its carriage return and newline. Never holds more in memory than a payload may have. A call that is given up loses nothing.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
             let read = self.input.fill_buf().await;
@@ -194,6 +194,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 return Err(format!("it is longer than {} bytes (`database.max_payload`)", self.longest));
             }
             if end.is_some() {
+                // Of files that were written on Windows.
+                self.begun.pop_if(|last| *last == b'\r');
                 return Ok(Some(self.take()));
             }
         }
@@ -210,13 +212,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_cut_at_newlines_only() {
-        let mut lines = Lines::new(&b"a\r\n\n\xff b\nlast"[..], 10);
+    async fn lines_are_cut_at_newlines_of_any_system() {
+        let mut lines = Lines::new(&b"a\rb\r\n\n\xff b\nlast\r"[..], 10);
         let mut all = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             all.push(line);
         }
-        assert_eq!(all, [&b"a\r"[..], b"", b"\xff b", b"last"]);
+        assert_eq!(all, [&b"a\rb"[..], b"", b"\xff b", b"last\r"]);
         assert_eq!(lines.number, 4);
     }
 

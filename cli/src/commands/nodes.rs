@@ -22,7 +22,7 @@ async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     let nodes = with_slow_notice(settings, admin.nodes()).await?;
     match output.output {
         Format::Json => json(&nodes),
-        Format::Table => print(status::nodes_table(&nodes)),
+        Format::Table => print(status::nodes_text(&nodes)),
     }
 }
 

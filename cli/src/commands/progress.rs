@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::output::is_interactive;
 
@@ -11,10 +11,10 @@ pub(super) fn counter(words: &str, quiet: bool) -> ProgressBar {
     if quiet || !is_interactive() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template(&format!("{{spinner}} {{human_pos}} {words} ({{rate}}/s)"));
+    let style = ProgressStyle::with_template(&format!("{{spinner}} {{pos}} {words} ({{rate}}/s)"));
     let rate = |state: &ProgressState, to: &mut dyn Write| {
         // Writing to a bar's line can't fail.
-        let _ = write!(to, "{}", HumanCount(state.per_sec() as u64));
+        let _ = write!(to, "{}", state.per_sec() as u64);
     };
     let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner()).with_key("rate", rate);
     ProgressBar::new_spinner().with_style(style)

@@ -113,7 +113,6 @@ fn document(job: &JobDetail) -> Value {
     if let Value::Object(fields) = &mut document {
         fields.insert("version".to_owned(), job.version.into());
         fields.insert("options".to_owned(), value!(job.options));
-        fields.insert("key".to_owned(), value!(job.blocked_on));
         fields.insert("errors".to_owned(), value!(job.errors));
         fields.insert("headers".to_owned(), value!(job.headers));
         fields.insert("payload".to_owned(), payload);

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
-use jobwright::store::{NodeStatus, QueueStatus, Serves, StatusReport};
+use jobwright::store::{Count, HeldUp, NodeStatus, QueueStatus, Serves, StatusReport};
 use jobwright::{AnyStore, BrokerMode, ExternalQueue, MessageServices};
 use serde::Serialize;
 
@@ -15,8 +16,12 @@ use super::{connect, rejected};
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, json_line, or_dash, print, table, time};
+use crate::output::{Format, harmless, json, json_line, or_dash, print, table, time};
 
+/// How long it reads the reasons that hold jobs up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many of them it shows.
+const HELD: usize = 3;
 /// Interval of `--watch`.
 const EVERY: Duration = Duration::from_secs(2);
 
@@ -39,6 +44,31 @@ struct Report {
     messages: String,
     #[serde(flatten)]
     status: StatusReport,
+    /// Jobs that wait for something that stays until a person acts, the largest classes first. Not read for `--watch`: it asks for much more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_up: Option<Vec<HeldUp>>,
+    /// How many more jobs wait each second than before, by queue; `None` = nothing was read before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_per_second: Option<BTreeMap<String, f64>>,
+    #[serde(skip)]
+    read: Instant,
+}
+
+impl Report {
+    /// Compares the queues with those of an earlier report. Estimates are not compared.
+    fn compare(&mut self, before: &Self) {
+        let seconds = self.read.duration_since(before.read).as_secs_f64();
+        let waiting = |report: &Self, name: &str| match report.status.queues.iter().find(|queue| queue.queue == name) {
+            Some(queue) => match queue.waiting {
+                Count::Exact(jobs) => Some(jobs as f64),
+                _ => None,
+            },
+            None => Some(0.0),
+        };
+        let names = self.status.queues.iter().chain(&before.status.queues).map(|queue| &queue.queue);
+        let change = |name: &String| Some((name.clone(), (waiting(self, name)? - waiting(before, name)?) / seconds));
+        self.waiting_per_second = Some(names.filter_map(change).collect());
+    }
 }
 
 pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Failure> {
@@ -48,15 +78,22 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
     let settings = &settings;
     let messages = connect(settings).await?;
     if !args.watch {
-        return show(&report(&messages, settings).await?, args.output.output, false);
+        let mut report = report(&messages, settings).await?;
+        report.held_up = held_up(&messages).await;
+        return show(&report, args.output.output, false);
     }
+    let mut before: Option<Report> = None;
     loop {
-        let report = report(&messages, settings).await?;
+        let mut report = report(&messages, settings).await?;
+        if let Some(before) = &before {
+            report.compare(before);
+        }
         if args.output.output == Format::Table && std::io::stdout().is_terminal() {
             // Cursor home, then clear below: no flicker.
             print("\x1b[H\x1b[J")?;
         }
         show(&report, args.output.output, true)?;
+        before = Some(report);
         tokio::select! {
             stop = tokio::signal::ctrl_c() => {
                 return stop.map_err(|error| Failure::Failed(format!("can't wait for Ctrl-C: {error}")));
@@ -69,8 +106,39 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
 async fn report(messages: &MessageServices<AnyStore>, settings: &Settings) -> Result<Report, Failure> {
     let mode = Mode::of(messages).await;
     let status = with_slow_notice(settings, messages.admin().status()).await?;
+    let read = Instant::now();
     let (broker_queues, rejected) = (broker_queues(messages, settings, &status).await, put_aside(messages).await);
-    Ok(Report { mode, broker_queues, rejected, messages: messages.describe(), status })
+    Ok(Report {
+        mode,
+        broker_queues,
+        rejected,
+        messages: messages.describe(),
+        status,
+        held_up: None,
+        waiting_per_second: None,
+        read,
+    })
+}
+
+/// Reads the reasons that hold jobs up.
+async fn held_up(messages: &MessageServices<AnyStore>) -> Option<Vec<HeldUp>> {
+    let read = tokio::time::timeout(PATIENCE, messages.admin().why_waiting(None, None)).await;
+    let mut held = match read {
+        Ok(Ok(held)) => held,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the reasons that hold jobs up could not be read");
+            return None;
+        }
+        Err(_) => {
+            tracing::warn!(
+                "the reasons that hold jobs up could not be read within {PATIENCE:?}; `jobwright why` takes its time"
+            );
+            return None;
+        }
+    };
+    held.retain(|held| held.example.lasts());
+    held.sort_by_key(|held| std::cmp::Reverse(held.jobs));
+    Some(held)
 }
 
 /// Reads the broker queues that the database or the configuration names.
@@ -136,10 +204,32 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     }
     let StatusReport { queues, nodes } = &report.status;
     let mut text = format!("mode      {}\nmessages  {}\n\n", report.mode.text(), report.messages);
+    if watching {
+        text.insert_str(0, &format!("at        {}\n", time(Timestamp::now())));
+    }
     if queues.is_empty() {
         text.push_str("No jobs.\n");
     } else {
         text.push_str(&queues_table(queues));
+    }
+    if let Some(rates) = &report.waiting_per_second {
+        let changes: Vec<_> = rates.iter().filter(|(_, rate)| rate.abs() >= 0.05).collect();
+        let told = changes.iter().map(|(queue, rate)| format!("{queue} {rate:+.1}/s"));
+        if !changes.is_empty() {
+            text.push_str(&harmless(&format!("waiting: {}", told.collect::<Vec<_>>().join(", "))));
+            text.push('\n');
+        }
+    }
+    let held = report.held_up.as_deref().unwrap_or_default();
+    for HeldUp { jobs, example, .. } in held.iter().take(HELD) {
+        let jobs = if *jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") };
+        if let Some(reason) = example.reasons.iter().find(|reason| reason.lasts()) {
+            let remedy = reason.remedy(example.id).map_or_else(String::new, |remedy| format!("; {remedy}"));
+            text.extend(["→ ", &harmless(&format!("{jobs}, for instance {}: {reason}{remedy}", example.id)), "\n"]);
+        }
+    }
+    if held.len() > HELD {
+        text.push_str("→ `jobwright why` lists all that wait for something like this\n");
     }
     if !report.broker_queues.is_empty() {
         text.push('\n');
@@ -161,7 +251,11 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     if nodes.is_empty() {
         text.push_str("No nodes: nothing runs jobs (start one with `jobwright worker`).\n");
     } else {
-        text.push_str(&nodes_table(nodes));
+        text.push_str(&nodes_text(nodes));
+    }
+    if watching && !std::io::stdout().is_terminal() {
+        // Between two reports.
+        text.push('\n');
     }
     print(text)
 }
@@ -189,7 +283,22 @@ pub(crate) fn queues_table(all: &[QueueStatus]) -> String {
     )
 }
 
-pub(crate) fn nodes_table(all: &[NodeStatus]) -> String {
+/// The task of a node that waits for external workers. Missing ones are told of the jobs that wait for them: a queue may be empty, and its workers off.
+pub(crate) const CONSUMERS: &str = "consumers";
+
+/// Lists nodes, and under them their tasks that fail.
+pub(crate) fn nodes_text(all: &[NodeStatus]) -> String {
+    let mut text = nodes_table(all);
+    for node in all.iter().filter(|node| !node.dead) {
+        for task in node.failing.iter().filter(|task| task.task != CONSUMERS) {
+            let told = format!("node {} ({}) says since {}: {task}", node.id, node.name, time(task.since));
+            text.extend(["→ ", &harmless(&told), "\n"]);
+        }
+    }
+    text
+}
+
+fn nodes_table(all: &[NodeStatus]) -> String {
     table(
         ["node", "name", "host", "pid", "started at", "lease", "running", "broker", "queues", "kinds"],
         all.iter().map(|node| {

@@ -1,6 +1,7 @@
 //! `jobwright worker`.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,7 +79,8 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     let executor = build(settings, lanes, CommandExecutor::builder(messages), &stopping, &output)?.start().await?;
     telemetry.set(executor.telemetry());
     let place = broker.as_ref().map_or_else(|| "none".to_owned(), |broker| broker.describe());
-    tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %admin.describe(), broker = place, "ready");
+    let named = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    tracing::info!(queues = named(&scope.queues), kinds = named(&scope.kinds), database = %admin.describe(), broker = place, "ready");
 
     let ended: Result<(), Failure> = tokio::select! {
         name = signals.next() => {

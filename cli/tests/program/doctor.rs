@@ -13,17 +13,24 @@ on_both_stores!(
 );
 
 /// Returns the findings of a check: state and message of each.
-fn found(done: &Done, check: &str) -> Vec<(String, String)> {
+pub(crate) fn found(done: &Done, check: &str) -> Vec<(String, String)> {
     let all: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
     let about = all.iter().filter(|finding| finding["check"] == check);
     about.map(|finding| (finding["state"].as_str().unwrap().to_owned(), finding["found"].to_string())).collect()
 }
 
-fn doctor(sandbox: &Sandbox) -> Done {
+/// Returns the advice of a check.
+pub(crate) fn advice(done: &Done, check: &str) -> String {
+    let all: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
+    let about = all.iter().find(|finding| finding["check"] == check).unwrap();
+    about["do"].as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn doctor(sandbox: &Sandbox) -> Done {
     sandbox.run(&["doctor", "--output", "json"])
 }
 
-fn on_the_database(sandbox: &Sandbox, sql: &str) {
+pub(crate) fn on_the_database(sandbox: &Sandbox, sql: &str) {
     let sql = sql.replace("{}", &sandbox.schema().map_or("jobwright_".to_owned(), |schema| format!("{schema}.")));
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut context = sandbox.messages().await.begin();
@@ -140,6 +147,16 @@ fn a_missing_right_is_no_illness() {
     assert_eq!(found(&done, "admission")[0].0, "ok");
 }
 
+/// It is no standby, and the advice for one would not help.
+#[test]
+fn a_role_whose_transactions_are_read_only() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    let done = doctor_as_a_role(&sandbox, "", "alter role {role} set default_transaction_read_only = on;");
+    let (state, said) = &found(&done, "database writes")[0];
+    assert!(state == "fail" && said.contains("`default_transaction_read_only` is on"), "{said}");
+    assert!(advice(&done, "database writes").contains("alter role"));
+}
+
 fn schedules_and_rules_that_can_not_be_read(sandbox: &Sandbox) {
     sandbox.run(&["migrate"]).success();
     for name in ["hourly", "nightly"] {
@@ -175,8 +192,7 @@ fn the_advice_about_permits_helps(sandbox: &Sandbox) {
     let told = found(&doctor(sandbox).code(1), "permits");
     let [(state, faults)] = &told[..] else { panic!("{told:?}") };
     assert!(state == "warn" && faults.contains("which is gone") && faults.contains("g:forgotten"), "{faults}");
-    let advice: Vec<Value> = serde_json::from_str(&doctor(sandbox).code(1).stdout).unwrap();
-    let advice = advice.iter().find(|finding| finding["check"] == "permits").unwrap()["do"].to_string();
+    let advice = advice(&doctor(sandbox).code(1), "permits");
     assert!(advice.contains("start `jobwright worker`"), "{advice}");
 
     let worker = sandbox.worker(&[]);

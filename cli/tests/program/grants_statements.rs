@@ -14,7 +14,7 @@ const SENT: &str = "insert_one insert_one_named insert_one_hidden insert_alike i
                     insert_any known_ids lock_ids take_unique full_queues rules find notify";
 /// What people and programs run that look.
 const LOOKED: &str = "status_sample status_walk status_nodes list list_ids show show_bare count count_some dead_letter_groups history audit result progress rules \
-                      schedule_named schedule_page schedule_due clock_skew sampled_whole permit_faults overdue_unblocks unreadable_jobs installation system_identifier serving_nodes job_position \
+                      schedule_named schedule_page schedule_due clock_skew sampled_whole permit_faults overdue_unblocks overdue_work unreadable_jobs installation system_identifier serving_nodes job_position \
                       key_uses key_holders waiting_classes waiting_kinds dead_rows xmin_holders";
 /// What operators run besides.
 const CHANGED: &str = "audit_write audit_count rules put_rule drop_usage live_nodes permit_running lock_limits admit_lock retry retry_spread choose \
@@ -22,7 +22,7 @@ const CHANGED: &str = "audit_write audit_count rules put_rule drop_usage live_no
                        idle_of release_lost owners job_pages lost_terminating forget_nodes";
 /// What executors do not run: they run everything else.
 const NOT_BY_EXECUTORS: &str = "status_sample status_walk status_nodes list list_ids show show_bare count count_some dead_letter_groups audit clock_skew \
-                                sampled_whole permit_faults overdue_unblocks unreadable_jobs audit_write audit_count put_rule choose suspend resume run_now change_idle \
+                                sampled_whole permit_faults overdue_unblocks overdue_work unreadable_jobs audit_write audit_count put_rule choose suspend resume run_now change_idle \
                                 cancel delete serving_nodes job_position key_uses key_holders waiting_classes waiting_kinds";
 /// The test kit's, and those of `adopt`.
 const BY_OWNERS: &str = "travel adopt new_report_key";

@@ -23,6 +23,7 @@ mod checksum;
 mod configuration;
 mod demo;
 mod doctor;
+mod doctor_faults;
 mod documents;
 mod encryption;
 mod failures;

@@ -1,6 +1,6 @@
 //! Suspending, changing, limiting: operators' commands, and their audit entries.
 
-use crate::common::{Sandbox, on_both_stores};
+use crate::common::{Sandbox, on_both_stores, until};
 use serde_json::{Value, json};
 
 on_both_stores!(
@@ -12,6 +12,7 @@ on_both_stores!(
     a_node_that_is_not_there_is_said,
     the_doctor_checks_schedules_rules_and_permits,
     the_doctor_names_timestamps_ahead_of_the_clock,
+    a_watched_status_says_how_fast_queues_grow,
 );
 
 fn documents(sandbox: &Sandbox, arguments: &[&str]) -> Value {
@@ -184,4 +185,21 @@ fn a_node_that_is_not_there_is_said(sandbox: &Sandbox) {
     assert_eq!(documents(sandbox, &["nodes", "list"]), json!([]));
     sandbox.run(&["nodes", "evict", "4711"]).code(1).says("there is no node 4711");
     assert_eq!(documents(sandbox, &["audit", "list"]), json!([]), "nothing was done");
+}
+
+fn a_watched_status_says_how_fast_queues_grow(sandbox: &Sandbox) {
+    sandbox.send(&["mail"]);
+    let path = sandbox.file("frames");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut watch = sandbox.command(&["status", "--watch"]).stdout(file).spawn().unwrap();
+    let frames = || std::fs::read_to_string(&path).unwrap();
+    until("the first report", || frames().contains("default"));
+    assert!(!frames().contains("waiting: "), "there is nothing to compare with");
+    sandbox.send(&["mail"]);
+    until("the rate", || frames().contains("waiting: default +"));
+    sandbox.run(&["jobs", "cancel", "--kind", "mail"]).success();
+    until("the rate of a queue that is empty now", || frames().contains("waiting: default -"));
+    assert!(frames().matches("at        ").count() > 2, "{}", frames());
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }

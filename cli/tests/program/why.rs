@@ -34,6 +34,8 @@ fn the_frequent_causes_have_an_answer_and_a_remedy(sandbox: &Sandbox) {
     sandbox.run(&["why", &typo]).success().prints("has a handler for the kind \"theirs\"");
     assert_eq!(reasons(sandbox, &typo)[0]["reason"], "kind_not_handled");
     sandbox.run(&["jobs", "show", &typo]).success().prints("why         no living node");
+    let status = sandbox.run(&["status"]).success();
+    status.prints(&format!("→ 1 job, for instance {typo}: no living node")).prints("spelled as its handler is?");
     let lost = sandbox.send(&["ours", "--queue", "typo"]);
     sandbox.run(&["why", &lost]).success().prints("no living node works on the queue \"typo\"");
     sandbox.run(&["jobs", "change", &lost, "--to-queue", "default"]).success();

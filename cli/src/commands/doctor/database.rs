@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use jobwright::config::{Access, Backend};
-use jobwright::store::Count;
+use jobwright::store::{Count, NodeStatus};
 use jobwright::{AnyStore, MessageServices};
 
 use super::finding::State;
 use super::installation::{self, Known};
-use super::{Finding, connections, engine, postgres, rights, sqlite};
+use super::{Finding, connections, engine, locks, postgres, rights, sqlite};
 use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
@@ -43,6 +43,7 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: 
         Ok(Backend::Postgres(_)) => {
             findings.extend(with_slow_notice(settings, postgres::server(&messages, &settings.database, purpose)).await);
             findings.push(postgres::primaries(&settings.database).await);
+            findings.push(with_slow_notice(settings, locks::check(&messages, &settings.database)).await);
         }
         _ => findings.extend(sqlite::check(&messages).await),
     }
@@ -94,6 +95,28 @@ async fn schema(messages: &Messages) -> Finding {
     Finding::ok(CHECK, format!("version {newest}, nothing missing, nothing edited"))
 }
 
+/// How long after the end of a lease other nodes have released the jobs of a dead node: in about another lease, and few are longer than this.
+const RELEASED: f64 = -300.0;
+
+/// Names the nodes whose jobs no living node releases.
+fn unreleased(nodes: &[NodeStatus]) -> Option<Finding> {
+    let is_left = |node: &&NodeStatus| node.lease_seconds_left < RELEASED && node.running != 0;
+    let left: Vec<_> = nodes
+        .iter()
+        .filter(is_left)
+        .map(|node| {
+            let NodeStatus { id, name, running, lease_seconds_left, .. } = node;
+            format!(
+                "the lease of node {id} ({name}) ended {:.0} s ago, and it still has jobs ({running})",
+                -lease_seconds_left
+            )
+        })
+        .collect();
+    let todo = "a living node releases them once its monitor has seen no heartbeat for the length of that node's lease: do its tasks fail (below)? \
+                `jobwright nodes evict ID` releases them at once, if that process is dead";
+    (!left.is_empty()).then(|| Finding::warn("nodes", left.join("; "), todo))
+}
+
 async fn nodes(messages: &Messages, known: &mut Known) -> Finding {
     const CHECK: &str = "nodes";
     let status = match messages.admin().status().await {
@@ -110,6 +133,6 @@ async fn nodes(messages: &Messages, known: &mut Known) -> Finding {
                         what `database.url` leads to there";
             Finding::fail(CHECK, format!("none alive here, and {waiting} jobs wait or are due"), todo)
         }
-        _ => Finding::ok(CHECK, format!("{alive} alive")),
+        _ => unreleased(&status.nodes).unwrap_or_else(|| Finding::ok(CHECK, format!("{alive} alive"))),
     }
 }

@@ -8,6 +8,7 @@ use jobwright::store::{HeldUp, JobFilter, Page, Reason, TimeRange};
 use super::Finding;
 use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
+use crate::commands::status::CONSUMERS;
 use crate::config::Settings;
 
 /// A shorter delay may be work in progress.
@@ -34,11 +35,13 @@ pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Findi
     let checks = [
         permits(settings, messages).await,
         with_slow_notice(settings, admission(messages)).await,
+        with_slow_notice(settings, due(messages)).await,
         with_slow_notice(settings, schedules(messages)).await,
         with_slow_notice(settings, kept(messages)).await,
         with_slow_notice(settings, ahead(messages)).await,
         with_slow_notice(settings, unreadable(messages)).await,
         with_slow_notice(settings, outbound(messages)).await,
+        with_slow_notice(settings, tasks(messages)).await,
         with_slow_notice(settings, waiting(messages)).await,
     ];
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
@@ -85,6 +88,27 @@ async fn admission(messages: &Messages) -> Checked {
         ago(overdue.longest)
     );
     Ok(Finding::warn(CHECK, found, "start `jobwright worker`; if one runs, its log says why it admits nothing"))
+}
+
+/// Whether an executor moves timers, ends times to live, and takes back the jobs of external workers that are late.
+async fn due(messages: &Messages) -> Checked {
+    const CHECK: &str = "due work";
+    let overdue = messages.admin().overdue_work().await.map_err(|error| (CHECK, error))?;
+    let sorts = [
+        ("timers", overdue.timers),
+        ("times to live", overdue.expiry),
+        ("leases of external workers", overdue.external),
+    ];
+    let late: Vec<String> = sorts
+        .into_iter()
+        .filter_map(|(name, late)| Some((name, late.filter(|late| *late >= PATIENCE)?)))
+        .map(|(name, late)| format!("{name} have been due for {}", ago(late)))
+        .collect();
+    if late.is_empty() {
+        return Ok(Finding::ok(CHECK, "nothing is overdue"));
+    }
+    let todo = "start `jobwright worker`; if one runs, \"tasks of nodes\" and its log say why it does not act on them (a lock, a right, a trigger?)";
+    Ok(Finding::warn(CHECK, some(&late, ", "), todo))
 }
 
 /// Whether an executor fires schedules.
@@ -162,6 +186,26 @@ async fn unreadable(messages: &Messages) -> Checked {
     let todo = "a program or a person wrote to the tables by hand, or a payload is beyond what can be read: look with `jobwright jobs show`, \
                 correct the program that sends it, and send it again; `jobwright jobs list --state dead --error \"can't be read: \"` lists them";
     Ok(Finding::warn(CHECK, format!("{count} dead letters that can't be read, for instance {example}"), todo))
+}
+
+/// Whether living nodes say that a task of theirs fails again and again.
+async fn tasks(messages: &Messages) -> Checked {
+    const CHECK: &str = "tasks of nodes";
+    let nodes = messages.admin().nodes().await.map_err(|error| (CHECK, error))?;
+    let alive = nodes.iter().filter(|node| !node.dead && node.lease_seconds_left > 0.0);
+    let failing: Vec<String> = alive
+        .flat_map(|node| {
+            node.failing
+                .iter()
+                .filter(|task| task.task != CONSUMERS)
+                .map(move |task| format!("{} (node {}): {task}", node.name, node.id))
+        })
+        .collect();
+    if failing.is_empty() {
+        return Ok(Finding::ok(CHECK, "none has failed for long"));
+    }
+    let todo = "set right what the error says: the node tries again by itself; `jobwright nodes list` shows since when";
+    Ok(Finding::warn(CHECK, some(&failing, "; "), todo))
 }
 
 /// Whether replies and events leave.

@@ -7,6 +7,7 @@ mod database;
 mod engine;
 mod finding;
 mod installation;
+mod locks;
 mod postgres;
 mod rights;
 mod sqlite;

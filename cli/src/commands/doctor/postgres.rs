@@ -70,11 +70,17 @@ fn about(row: &Row, host: f64, took: Duration) -> Result<Vec<Finding>, tokio_pos
     } else {
         Finding::ok("database version", format!("PostgreSQL {text}"))
     }];
-    if read_only {
+    if row.try_get("standby")? {
         findings.push(Finding::fail(
             "database writes",
-            "the server takes no writes (a standby?)",
+            "the server is a standby, which takes no writes",
             "point the URL at the primary; with several hosts, `target_session_attrs=read-write`",
+        ));
+    } else if read_only {
+        findings.push(Finding::fail(
+            "database writes",
+            "transactions are read-only here: `default_transaction_read_only` is on",
+            "take it from the server, the database or the role: `alter role … set default_transaction_read_only = off`",
         ));
     }
     // The server's time was read at some point during the query.
