@@ -10,6 +10,9 @@ use crate::Result;
 pub(super) const CALM: Duration = Duration::from_secs(5);
 pub(super) const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
+/// How long nodes work once after their start (repairs, first looks of each task), and the server holds back what connections report of that.
+const BEGUN: Duration = Duration::from_secs(20);
+
 /// The start of all nodes at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
@@ -46,6 +49,7 @@ pub(super) async fn start(site: &Site, tables: &Tables, nodes: usize, lease: Dur
 /// Watches idle nodes for this long.
 pub(super) async fn run(site: &Site, window: Duration) -> Result<Idle> {
     let observer = site.observer().await?;
+    tokio::time::sleep(BEGUN).await;
     let before = observer.read().await?;
     tokio::time::sleep(window).await;
     let usage = before.until(observer.read().await?);
