@@ -131,7 +131,7 @@ fn payloads_come_back_as_they_were(sandbox: &Sandbox) {
     let text = sandbox.send(&["x", "plain words", "--content-type", "text/plain"]);
     assert_eq!(sandbox.show(&text)["payload"], json!({ "content_type": "text/plain", "text": "plain words" }));
     let bytes = sandbox.run_with(&["send", "x", "-", "--content-type", "image/png"], b"\xff\xd8\0").success().stdout;
-    assert_eq!(sandbox.show(bytes.trim())["payload"], json!({ "content_type": "image/png", "size": 2 }));
+    assert_eq!(sandbox.show(bytes.trim())["payload"], json!({ "content_type": "image/png", "size": 3 }));
     assert_eq!(sandbox.show(&sandbox.send(&["x"]))["payload"]["json"], Value::Null);
 }
 
@@ -162,7 +162,7 @@ fn lines_become_jobs(sandbox: &Sandbox) {
         [
             json!({ "content_type": plain, "text": "first" }),
             json!({ "content_type": plain, "text": "" }),
-            json!({ "content_type": "application/octet-stream", "size": 3 }),
+            json!({ "content_type": "application/octet-stream", "size": 2 }),
             json!({ "content_type": plain, "text": "last" }),
         ]
     );
