@@ -1,4 +1,4 @@
-//! Dead rows and what holds them, as rows of metrics.
+//! Dead rows and the transactions that keep them, as rows of metrics.
 
 use std::fmt;
 

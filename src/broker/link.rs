@@ -115,22 +115,50 @@ async fn attend(hub: &Hub, side: Side, session: &Arc<Session>) -> Option<String>
     }
 }
 
-/// Returns the reason, with what to do about it where that is known.
+/// Returns the reason, with the advice where there is one.
 fn advice(failure: &Failure) -> String {
     let why = failure.text();
-    let lower = why.to_ascii_lowercase();
-    let todo = if lower.contains("login was refused") || lower.contains("access_refused") {
+    match hint(&why) {
+        Some(hint) => format!("{why}; {hint}"),
+        None => why,
+    }
+}
+
+/// Returns advice about an answer of the broker. Several begin with the refusal of a vhost, and then give the cause.
+fn hint(why: &str) -> Option<&'static str> {
+    let why = why.to_ascii_lowercase();
+    let says = |text: &str| why.contains(text);
+    Some(if says("login was refused") || says("access_refused") {
         "check user and password in broker.url"
-    } else if lower.contains("vhost") && lower.contains("not found") {
-        "check the vhost at the end of broker.url (`%2F` is the default one), or create it"
-    } else if lower.contains("connection limit") {
+    } else if says("connection limit") {
         "close other connections, or raise the limit of the vhost or the user (`rabbitmqctl set_vhost_limits`, `set_user_limits`)"
-    } else if lower.contains("vhost") && lower.contains("is down") {
+    } else if says("vhost") && says("not found") {
+        "check the vhost at the end of broker.url (`%2F` is the default one), or create it"
+    } else if says("vhost") && says("is down") {
         "the broker's log says why; `rabbitmqctl restart_vhost` starts it again"
-    } else if lower.contains("vhost") && lower.contains("refused") {
+    } else if says("vhost") && says("refused") {
         "give the user permissions in this vhost"
     } else {
-        return why;
-    };
-    format!("{why}; {todo}")
+        return None;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hint;
+
+    /// The texts of RabbitMQ 3.10 to 4.1.
+    #[test]
+    fn a_refused_vhost_is_not_always_a_matter_of_rights() {
+        let of = |cause: &str| hint(&format!("NOT_ALLOWED - access to vhost 'x' refused for user 'u'{cause}")).unwrap();
+        assert!(of("").contains("permissions"));
+        assert!(of(": connection limit (1) is reached").contains("limit of the vhost or the user"));
+        assert!(
+            hint("INTERNAL_ERROR - access to vhost 'x' refused for user 'u': vhost 'x' is down")
+                .unwrap()
+                .contains("restart_vhost")
+        );
+        assert!(hint("NOT_ALLOWED - vhost x not found").unwrap().contains("or create it"));
+        assert_eq!(hint("CONNECTION_FORCED - the vhost was closed"), None);
+    }
 }

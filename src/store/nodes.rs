@@ -39,7 +39,7 @@ pub struct FailingTask {
     /// The queue, if each has such a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// What it could not do, in words.
+    /// Its failure, in words.
     pub failed: String,
     /// The last error, shortened to 500 characters.
     pub error: String,

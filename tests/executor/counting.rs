@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jobwright::store::engine::Hint;
 use jobwright::store::{Postgres, Rule, Scope};
 use jobwright::{CommandExecutor, ExecutorConfig, NewJob, Outcome};
 use tokio::sync::Semaphore;
 
-use crate::support::environment::{PATIENCE, World, lease, patient, quick};
+use crate::support::environment::{Gate, PATIENCE, World, lease, noting_behind, patient, quick};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb as _, eventually};
 
@@ -278,4 +279,37 @@ async fn a_stopping_node_reports_ended_jobs() {
     opened.add_permits(1);
     stopping.await.unwrap().unwrap();
     eventually(PATIENCE, async || counted().await == 0).await;
+}
+
+/// It asks rarely after many refusals, so the node on which a job ends has to say that it leaves something.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_leaves_some_of_a_limit_tells_the_others() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    db.jobs().put_rule(&Rule::new(Scope::Kind, "work").running(1)).await.unwrap();
+    let gate = Gate::closed();
+    let start = async |queue: &str| {
+        CommandExecutor::builder(db.messages().await)
+            .config(patient())
+            .queue(queue, 2)
+            .handle_with("work", noting_behind::<Pg<false>>(&gate))
+            .start()
+            .await
+            .unwrap()
+    };
+    let (one, other) = (start("one").await, start("other").await);
+    let jobs = db.jobs();
+    jobs.send(NewJob::json("work", &1).queue("one")).await;
+    gate.waiting(1).await;
+    jobs.send(NewJob::json("work", &2).queue("other")).await;
+    let client = db.client().await;
+    let wanted = "select exists (select from usage where demand > 0)";
+    eventually(PATIENCE, async || client.query_one(wanted, &[]).await.unwrap().get(0)).await;
+    let mut hints = jobs.listen().await.unwrap().unwrap();
+    gate.open();
+    let told = async { while hints.next().await.unwrap() != Hint::Admission {} };
+    tokio::time::timeout(PATIENCE, told).await.expect("a hint");
+    db.drained().await;
+    for executor in [one, other] {
+        executor.shutdown(Duration::ZERO).await.unwrap();
+    }
 }

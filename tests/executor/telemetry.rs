@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobwright::executor::{HealthState, JobMetrics, Telemetry};
 use jobwright::store::JobFilter;
-use jobwright::{BatchOptions, BatchOutcomes, CommandExecutor, JobError, JobId, NewJob, Outcome, Unique};
+use jobwright::store::engine::Hint;
+use jobwright::{
+    BatchOptions, BatchOutcomes, CommandExecutor, JobError, JobId, MessageServices, NewJob, Outcome, Unique,
+};
 
 use crate::support::environment::{Gate, PATIENCE, World, at_once, noting_behind, quick};
-use crate::support::eventually;
+use crate::support::postgres::Pg;
+use crate::support::{TestDb as _, eventually};
 
 fn of(telemetry: &Telemetry, kind: &str) -> JobMetrics {
     let mut jobs = telemetry.metrics().jobs.into_iter().filter(|jobs| jobs.kind == kind);
@@ -107,7 +111,6 @@ pub(crate) async fn each_attempt_is_counted_once_with_its_outcome<W: World>(db: 
     assert!(all.claimed.sum as u64 <= all.stats.claimed);
 }
 
-/// Its transaction is rolled back, so it has neither failed nor ended.
 /// By contexts and handlers. What is rolled back, was sent before or is a duplicate was not sent.
 pub(crate) async fn what_commits_send_is_counted<W: World>(db: &W) {
     let messages = db.messages().await;
@@ -163,6 +166,7 @@ pub(crate) async fn what_commits_send_is_counted<W: World>(db: &W) {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
+/// Its transaction is rolled back, so it has neither failed nor ended.
 pub(crate) async fn what_is_cancelled_while_it_runs_is_lost<W: World>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();
@@ -222,4 +226,26 @@ pub(crate) async fn an_executor_is_ready_from_its_first_renewal_to_its_stop<W: W
     stopping.await.unwrap().unwrap();
     assert!(telemetry.metrics().lease_seconds_left.is_none());
     assert!(telemetry.health().is_live, "it was stopped on purpose");
+}
+
+/// A dispatcher that hears of permits all the time, and has nothing to do with them, is no dispatcher that hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_steady_stream_of_hints_does_not_look_like_a_hanging_dispatcher() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let mut config = db.config();
+    config.call_timeout = Duration::from_secs(1);
+    let messages = MessageServices::postgres(&config).await.unwrap();
+    let builder = CommandExecutor::builder(messages).config(quick()).queue("default", 1);
+    let executor = builder.handle("kind", |_| async { Ok(Outcome::Done) }).start().await.unwrap();
+    let telemetry = executor.telemetry();
+    eventually(PATIENCE, async || telemetry.health().is_ready()).await;
+    let (store, begun) = (db.jobs(), Instant::now());
+    // A dispatcher may pause for two polls, a call, and five seconds on a busy machine.
+    while begun.elapsed() < Duration::from_secs(9) {
+        store.notify(&[Hint::Admission]).await.unwrap();
+        let health = telemetry.health();
+        assert!(health.is_ready(), "{health:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    executor.shutdown(Duration::ZERO).await.unwrap();
 }

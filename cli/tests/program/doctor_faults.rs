@@ -111,3 +111,26 @@ fn external_workers_that_are_missing() {
     let (state, text) = found(&doctor(&sandbox), "waiting jobs").remove(0);
     assert!(state == "warn" && text.contains("has no consumer"), "{text}");
 }
+
+/// Nobody has declared it dead, because no other node runs.
+#[test]
+fn a_dead_node_that_keeps_its_jobs() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    sandbox.configure("[handlers.mail]\ncommand = [\"sleep\", \"600\"]\n");
+    sandbox.run(&["migrate"]).success();
+    let id = sandbox.send(&["mail"]);
+    let worker = sandbox.worker(&[]);
+    until("the job to run", || sandbox.show(&id)["state"] == "running");
+    sandbox.run(&["why", &id]).success().prints("it runs on node ");
+    let node = sandbox.show(&id)["owner"].to_string();
+    worker.kill_9();
+    on_the_database(&sandbox, "update {}node set expires_at = now() - interval '10 minutes'");
+    sandbox.run(&["why", &id]).success().prints("has been silent for longer than its lease");
+    let done = doctor(&sandbox);
+    let (state, text) = found(&done, "nodes").remove(0);
+    assert!(state == "warn" && text.contains("and it still has jobs (1)"), "{text}");
+    assert!(advice(&done, "nodes").contains("`jobwright nodes evict ID`"));
+    sandbox.run(&["nodes", "evict", &node]).success();
+    assert_ne!(sandbox.show(&id)["state"], "running");
+    assert!(!found(&doctor(&sandbox), "nodes")[0].1.contains("still has jobs"));
+}

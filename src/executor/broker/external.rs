@@ -22,8 +22,9 @@ use crate::job::{Fence, HandOutNumber, JobId};
 use crate::store::nodes::{CLAIMS, CONSUMERS};
 use crate::store::{Hint, Settlement, Verdict};
 
-/// Its failure, for the log and for the node's row.
+/// Its failures, for the log and for the node's row.
 const FAILED: &str = "jobs could not be handed to external workers";
+const KEPT: &str = "jobs that did not get to the broker could not be taken back";
 /// Time until the second check of a queue that is full or has no consumer: a worker may have taken all of it meanwhile.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 /// Longest time between two checks, and the time after a refusal.
@@ -83,7 +84,7 @@ enum Found {
     Full,
     /// The broker's queue, of this name, has no consumer.
     Unconsumed(String),
-    /// The same, counting all jobs that are being published.
+    /// It is full, counting all jobs that are being published.
     FullSoon,
     /// No job waits.
     Empty,
@@ -111,16 +112,25 @@ struct Pauses {
     delays: Reconnect,
     /// The pause after finding the queue full.
     full: Duration,
+    /// Whether jobs can be handed out.
     state: TaskState,
+    /// Whether those that did not get to the broker can be taken back. A hand-out that succeeds says nothing of that.
+    back: TaskState,
     /// Whether there are workers.
     consumers: TaskState,
 }
 
 impl Pauses {
     fn new(feed: &Feed) -> Self {
-        let state = |task| feed.node.failing.task(task, Some(feed.queue.name()), FAILED);
-        let delays = Reconnect::new(Duration::from_secs(5));
-        Self { next: NextPoll::Now, delays, full: LOOK_FIRST, state: state(CLAIMS), consumers: state(CONSUMERS) }
+        let state = |task, failed| feed.node.failing.task(task, Some(feed.queue.name()), failed);
+        Self {
+            next: NextPoll::Now,
+            delays: Reconnect::new(Duration::from_secs(5)),
+            full: LOOK_FIRST,
+            state: state(CLAIMS, FAILED),
+            back: state("take-back", KEPT),
+            consumers: state(CONSUMERS, FAILED),
+        }
     }
 
     fn none(&self) -> bool {
@@ -137,8 +147,9 @@ impl Pauses {
         self.next = NextPoll::Now;
         if !feed.broker.is_up() {
             // That is told elsewhere.
-            self.state.succeeded();
-            self.consumers.succeeded();
+            for state in [&mut self.state, &mut self.back, &mut self.consumers] {
+                state.succeeded();
+            }
         }
         up(&feed.broker).await;
     }
@@ -153,44 +164,57 @@ impl Pauses {
             Some(Ok(_)) => self.consumers.succeeded(),
             Some(Err(_)) | None => {}
         }
-        if let Some(Ok(_)) = found {
-            self.state.succeeded();
-        }
         match found {
-            Some(Ok(Found::Handed(found))) => {
-                self.next = if found.more { NextPoll::Now } else { NextPoll::WhenNotified };
-                self.full = LOOK_FIRST;
-                handed = Some(found);
+            Some(Ok(found)) => {
+                self.state.succeeded();
+                handed = self.found(found);
             }
-            Some(Ok(Found::Full | Found::Unconsumed(_))) => {
-                self.next = NextPoll::After(self.full);
-                self.full = (self.full * 2).min(LOOK);
+            Some(Err(error)) => {
+                self.state.failed(&error);
+                self.pause(queue, FAILED, &error);
             }
-            Some(Ok(Found::FullSoon)) | None => {}
-            Some(Ok(Found::Empty)) => {
-                self.next = NextPoll::WhenNotified;
-                self.succeeded();
-            }
-            Some(Err(error)) => self.failed(queue, &error),
+            None => {}
         }
         match sent {
-            Some(Ok(Sent::Back)) => self.next = NextPoll::After(LOOK),
-            Some(Err(error)) => self.failed(queue, &error),
-            Some(Ok(Sent::All)) => self.succeeded(),
+            Some(Ok(sent)) => {
+                self.back.succeeded();
+                match sent {
+                    Sent::All => self.delays.reset(),
+                    Sent::Back => self.next = NextPoll::After(LOOK),
+                }
+            }
+            Some(Err(error)) => {
+                self.back.failed(&error);
+                self.pause(queue, KEPT, &error);
+            }
             None => {}
         }
         handed
     }
 
-    fn failed(&mut self, queue: &str, error: &Error) {
-        warn_of!(error, queue = %queue, "{FAILED}; trying again");
-        self.state.failed(error);
-        self.next = NextPoll::After(self.delays.next_delay());
+    fn found(&mut self, found: Found) -> Option<Handed> {
+        match found {
+            Found::Handed(handed) => {
+                self.next = if handed.more { NextPoll::Now } else { NextPoll::WhenNotified };
+                self.full = LOOK_FIRST;
+                return Some(handed);
+            }
+            Found::Full | Found::Unconsumed(_) => {
+                self.next = NextPoll::After(self.full);
+                self.full = (self.full * 2).min(LOOK);
+            }
+            Found::FullSoon => {}
+            Found::Empty => {
+                self.next = NextPoll::WhenNotified;
+                self.delays.reset();
+            }
+        }
+        None
     }
 
-    fn succeeded(&mut self) {
-        self.delays.reset();
-        self.state.succeeded();
+    fn pause(&mut self, queue: &str, failed: &str, error: &Error) {
+        warn_of!(error, queue = %queue, "{failed}; trying again");
+        self.next = NextPoll::After(self.delays.next_delay());
     }
 }
 

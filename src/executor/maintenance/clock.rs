@@ -19,10 +19,15 @@ const FIRST: Duration = Duration::from_secs(2);
 /// The interval of further repairs, for changes that went unnoticed: another server that answers, or many small steps.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(600);
 
+/// How long statements that began before the clock was set may go on to write times of the old one.
+const STRAGGLERS: Duration = Duration::from_secs(5);
+
 /// Compares the database's clock with a monotonic one.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
     last: Option<Reading>,
+    /// When times are to be repaired once more.
+    again: Option<Instant>,
 }
 
 /// A time that was read from the database's clock, at some instant between the question and its answer.
@@ -47,7 +52,14 @@ impl ClockWatch {
         } else {
             passed.checked_sub(least)?.min(SignedDuration::ZERO)
         };
-        (step.abs() > STEP).then_some(step)
+        let step = (step.abs() > STEP).then_some(step)?;
+        self.again = Some(answered + STRAGGLERS);
+        Some(step)
+    }
+
+    /// Returns, once after each step, that statements which began before it have ended, so that times are to be repaired again.
+    pub(crate) fn is_due_again(&mut self, now: Instant) -> bool {
+        self.again.take_if(|at| *at <= now).is_some()
     }
 }
 
@@ -127,6 +139,19 @@ mod tests {
         assert_eq!(watched.look(1001, 1001, 4602), Some(3600));
         assert_eq!(watched.look(1002, 1002, 4603), None, "told once");
         assert_eq!(watched.look(1003, 1003, 1004), Some(-3600));
+    }
+
+    #[test]
+    fn times_are_repaired_again_once_when_statements_that_began_before_a_step_have_ended() {
+        let mut watched = Watched::new();
+        let at = |watched: &Watched, seconds| watched.began + Duration::from_secs(seconds);
+        watched.look(0, 0, 0);
+        let (now, later) = (at(&watched, 1), at(&watched, 100));
+        assert!(!watched.watch.is_due_again(later), "no step");
+        assert_eq!(watched.look(1, 1, 301), Some(300));
+        assert!(!watched.watch.is_due_again(now));
+        assert!(watched.watch.is_due_again(now + STRAGGLERS));
+        assert!(!watched.watch.is_due_again(later), "once");
     }
 
     #[test]

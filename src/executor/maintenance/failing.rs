@@ -1,4 +1,4 @@
-//! Keeps what the node's row says of the tasks that fail.
+//! Keeps the failing tasks in the node's row.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;

@@ -19,8 +19,6 @@ use crate::store::{Maintenance, MaintenanceDue, MaintenanceRequest};
 
 /// A query that takes longer reads many dead rows at the heads of queues.
 const SLOW: Duration = Duration::from_millis(250);
-/// How long statements that began before the clock was set may go on to write times of the old one.
-const STRAGGLERS: Duration = Duration::from_secs(5);
 /// How many polls leave the queues out after two slow ones.
 const LEFT_OUT: u32 = 10;
 
@@ -42,8 +40,6 @@ pub(crate) struct LookAhead {
     watching: Duration,
     watched: Option<Instant>,
     queue_checks: QueueChecks,
-    /// When times that were written by a clock that is set since are to be repaired once more.
-    repair_again: Option<Instant>,
 }
 
 /// Whether polls look into the queues. While they don't, the tasks of the queues look by themselves, as often.
@@ -88,7 +84,6 @@ impl LookAhead {
             watching,
             watched: None,
             queue_checks: QueueChecks::default(),
-            repair_again: None,
         }
     }
 
@@ -124,12 +119,10 @@ impl LookAhead {
                 "the database's clock was set: what is due comes earlier or later by that much; who lives is not decided by it"
             );
             self.signals.clock.notify_one();
-            self.repair_again = Some(answered + STRAGGLERS);
             // A task that sleeps until something is due computed that time before the step.
             due = MaintenanceDue::ANY;
         }
-        if self.repair_again.is_some_and(|at| at <= answered) {
-            self.repair_again = None;
+        if self.watch.is_due_again(answered) {
             self.signals.clock.notify_one();
         }
         due

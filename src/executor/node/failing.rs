@@ -1,5 +1,5 @@
-//! The tasks of a node that fail again and again. The node's row shows them, so that `status`, `doctor` and `why` can tell what the log of that
-//! node tells.
+//! The tasks of a node that fail again and again. The node's row shows them, so that `status`, `doctor` and `why` can tell it without the log of that
+//! node.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ impl FailingTasks {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the state of a task, which does not fail so far. `failed` says what it could not do when it does.
+    /// Returns the state of a task, which does not fail so far. `failed` describes its failure.
     pub(crate) fn task(self: &Arc<Self>, task: &'static str, queue: Option<&str>, failed: &'static str) -> TaskState {
         TaskState { all: self.clone(), key: (task, queue.map(str::to_owned)), failed, fails: false }
     }
@@ -71,7 +71,7 @@ impl FailingTasks {
     }
 }
 
-/// Whether one task fails. What it last said goes with it.
+/// Whether one task fails. Its line goes with it.
 pub(crate) struct TaskState {
     all: Arc<FailingTasks>,
     key: Key,

@@ -1,6 +1,6 @@
 //! The status of the system: see `status.sql`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio_postgres::Row;
@@ -28,13 +28,14 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<StatusReport> {
     }
     if estimates.are_whole() {
         for row in &sample {
-            figures.add(row, false, None)?;
+            figures.add(row, false)?;
         }
     } else {
         let walk = shared.engine("count queues", &shared.sql.status_walk, &[&MOST, &ALL, &LEAST]).await?;
         for row in &walk {
-            figures.add(row, rows::get(row, "more")?, Some(&estimates))?;
+            figures.add(row, rows::get(row, "more")?)?;
         }
+        figures.estimate(&estimates);
     }
     let nodes = shared.engine("list nodes", &shared.sql.status_nodes, &[]).await?;
     let nodes = nodes.iter().map(|row| figures.node(row)).collect::<Result<_>>()?;
@@ -82,7 +83,7 @@ impl Part {
     }
 }
 
-/// What a sample says of large tables.
+/// The shares of jobs in a sample of large tables.
 #[derive(Default)]
 struct Estimates {
     /// Which share of its table the sample of each part is.
@@ -124,15 +125,15 @@ struct Figures {
     queues: BTreeMap<String, QueueStatus>,
     /// How many jobs each node owns.
     owned: BTreeMap<i64, u64>,
-    /// Whether some part of `job` has more jobs than were counted: then nodes may own others of them.
-    is_cut: bool,
+    /// The parts of queues that have more jobs than were counted.
+    cut: BTreeSet<(Part, String)>,
     /// Whether more timers are overdue than were looked at.
     are_more_overdue: bool,
 }
 
 impl Figures {
-    /// Adds what was counted of a part of a queue, and owned by a node or by none. `more`: the part has more.
-    fn add(&mut self, row: &Row, more: bool, estimates: Option<&Estimates>) -> Result<()> {
+    /// Adds the counted jobs of a part of a queue that a node owns, or none. `more`: the part has more.
+    fn add(&mut self, row: &Row, more: bool) -> Result<()> {
         let part = Part::of(row)?;
         let Some(name) = rows::get::<Option<String>>(row, "queue")? else { return Ok(()) };
         let (jobs, overdue) = (rows::counted(row, "jobs")?, rows::counted(row, "overdue")?);
@@ -147,13 +148,8 @@ impl Figures {
         } else {
             *part.count(queue) += Count::Exact(jobs);
         }
-        if let (true, Some(estimates)) = (more && part != Part::Overdue, estimates) {
-            let count = part.count(queue);
-            *count = estimates.of(part, &name, count.get());
-            if matches!(part, Part::Plain | Part::Blocked) {
-                queue.running += Count::AtLeast(0);
-                self.is_cut = true;
-            }
+        if more && part != Part::Overdue {
+            self.cut.insert((part, name));
         }
         queue.overdue += if more && part == Part::Overdue { Count::AtLeast(overdue) } else { Count::Exact(overdue) };
         for (age, column) in
@@ -162,6 +158,18 @@ impl Figures {
             *age = age.iter().copied().chain(rows::get::<Option<f64>>(row, column)?).reduce(f64::max);
         }
         Ok(())
+    }
+
+    /// Replaces the counts of parts that have more jobs than were counted.
+    fn estimate(&mut self, estimates: &Estimates) {
+        for (part, name) in &self.cut {
+            let Some(queue) = self.queues.get_mut(name) else { continue };
+            let count = part.count(queue);
+            *count = estimates.of(*part, name, count.get());
+            if matches!(part, Part::Plain | Part::Blocked) {
+                queue.running += Count::AtLeast(0);
+            }
+        }
     }
 
     fn queues(mut self) -> Vec<QueueStatus> {
@@ -177,6 +185,7 @@ impl Figures {
     fn node(&self, row: &Row) -> Result<NodeStatus> {
         let id = rows::get(row, "id")?;
         let owned = self.owned.get(&id).copied().unwrap_or_default();
+        let is_cut = self.cut.iter().any(|(part, _)| matches!(part, Part::Plain | Part::Blocked));
         Ok(NodeStatus {
             id: NodeId(id),
             name: rows::get(row, "name")?,
@@ -185,7 +194,8 @@ impl Figures {
             started_at: rows::get(row, "started_at")?,
             lease_seconds_left: rows::get(row, "lease_seconds_left")?,
             dead: rows::get(row, "dead")?,
-            running: if self.is_cut { Count::AtLeast(owned) } else { Count::Exact(owned) },
+            // Nodes may own others of the jobs that were not counted.
+            running: if is_cut { Count::AtLeast(owned) } else { Count::Exact(owned) },
             broker: rows::get(row, "broker")?,
             serves: rows::json(row, "serves")?,
             left_alone: rows::json(row, "left_alone")?,
