@@ -146,6 +146,8 @@ impl Dispatcher {
                 () = self.queue.woken() => {}
                 () = self.queue.room() => {
                     self.sets.iter_mut().for_each(KindSet::may_have_room);
+                    // Where such signs come all the time, the timer below never ends.
+                    self.queue.enter(DispatchPhase::Pauses);
                     continue;
                 }
                 () = tokio::time::sleep_until(again.unwrap_or(own)), if again.is_some_and(|again| again < own) => {}
