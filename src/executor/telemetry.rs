@@ -15,7 +15,6 @@ use crate::executor::node::alone;
 use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::queue::{Dispatch, DispatchPhase, Queue};
 use crate::store::FailingTask;
-use crate::store::nodes::CONSUMERS;
 
 /// How late a task may come on a busy machine.
 const LENIENCE: Duration = Duration::from_secs(5);
@@ -116,11 +115,11 @@ impl Telemetry {
     /// Names the tasks that have failed for long. Others still work.
     fn tasks(&self, now: Instant) -> Option<HealthCheck> {
         let mut failing = self.settings.failing().lasting(now);
-        // An external queue without workers is no fault of this process, and its own queues have checks of their own.
+        // Its own queues have checks of their own.
         let is_own = |task: &FailingTask| {
             task.queue.as_ref().is_some_and(|of| self.settings.queues.iter().any(|(queue, _)| queue == of))
         };
-        failing.retain(|task| task.task != CONSUMERS && !is_own(task));
+        failing.retain(|task| !task.lacks_consumers() && !is_own(task));
         if failing.is_empty() {
             return None;
         }

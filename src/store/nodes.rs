@@ -34,7 +34,7 @@ pub(crate) const ADMISSION: &str = "admission";
 #[serde(default)]
 #[non_exhaustive]
 pub struct FailingTask {
-    /// The task, in a word or two: `claims`, `timers`. `consumers`: the workers of an external queue are missing.
+    /// The task, in a word or two: `claims`, `timers`. See [`lacks_consumers`](Self::lacks_consumers) for `consumers`.
     pub task: String,
     /// The queue, if each has such a task.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +45,14 @@ pub struct FailingTask {
     pub error: String,
     /// When it failed first since it last succeeded, by the clock of the node.
     pub since: Timestamp,
+}
+
+impl FailingTask {
+    /// Returns whether it is no fault of the node: an external queue has no consumer. That matters to jobs that wait for one, and is told of them; the queue may
+    /// be empty, and its workers off.
+    pub fn lacks_consumers(&self) -> bool {
+        self.task == CONSUMERS
+    }
 }
 
 impl fmt::Display for FailingTask {

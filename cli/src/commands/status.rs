@@ -283,14 +283,11 @@ pub(crate) fn queues_table(all: &[QueueStatus]) -> String {
     )
 }
 
-/// The task of a node that waits for external workers. Missing ones are told of the jobs that wait for them: a queue may be empty, and its workers off.
-pub(crate) const CONSUMERS: &str = "consumers";
-
 /// Lists nodes, and under them their tasks that fail.
 pub(crate) fn nodes_text(all: &[NodeStatus]) -> String {
     let mut text = nodes_table(all);
     for node in all.iter().filter(|node| !node.dead) {
-        for task in node.failing.iter().filter(|task| task.task != CONSUMERS) {
+        for task in node.failing.iter().filter(|task| !task.lacks_consumers()) {
             let told = format!("node {} ({}) says since {}: {task}", node.id, node.name, time(task.since));
             text.extend(["→ ", &harmless(&told), "\n"]);
         }

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::store::FailingTask;
-use crate::store::nodes::CONSUMERS;
 
 /// How long a task must have failed before it is shown. Shorter failures are for the log.
 pub(crate) const LASTING: Duration = Duration::from_secs(5);
@@ -38,7 +37,7 @@ struct Failure {
 impl Failure {
     /// Returns when it has lasted for long, if it goes on.
     fn lasts_from(&self) -> Option<Instant> {
-        let lasting = if self.shown.task == CONSUMERS { LASTING_WORKERS } else { LASTING };
+        let lasting = if self.shown.lacks_consumers() { LASTING_WORKERS } else { LASTING };
         self.is_repeated.then(|| self.began + lasting)
     }
 }

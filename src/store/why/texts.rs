@@ -6,7 +6,6 @@ use jiff::Timestamp;
 
 use super::{Holder, Reason};
 use crate::job::JobId;
-use crate::store::nodes::CONSUMERS;
 use crate::store::{EACH, JobState, Scope};
 
 impl Reason {
@@ -44,7 +43,7 @@ impl Reason {
             Self::LeftAlone { .. } => {
                 "set right what the node says; it tries again by itself, at growing intervals".to_owned()
             }
-            Self::Failing { task, .. } if task.task == CONSUMERS => {
+            Self::Failing { task, .. } if task.lacks_consumers() => {
                 "start a worker that consumes that queue, or correct the name of the queue that it consumes".to_owned()
             }
             Self::Failing { .. } => "set right what the error says; the node tries again by itself".to_owned(),

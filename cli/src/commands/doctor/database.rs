@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jobwright::config::{Access, Backend};
-use jobwright::store::{Count, NodeStatus};
+use jobwright::store::{Count, NodeStatus, StatusReport};
 use jobwright::{AnyStore, MessageServices};
 
 use super::finding::State;
@@ -59,8 +59,17 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: 
         } else {
             findings.push(with_slow_notice(settings, sqlite::nodes(&messages)).await);
         }
-        findings.push(with_slow_notice(settings, nodes(&messages, known)).await);
-        findings.extend(engine::check(settings, &messages).await);
+        let status = match with_slow_notice(settings, messages.admin().status()).await {
+            Ok(status) => {
+                findings.push(nodes(&status, known));
+                Some(status)
+            }
+            Err(error) => {
+                findings.push(Finding::error(NODES, error, "looking needs `select` on all tables of the schema"));
+                None
+            }
+        };
+        findings.extend(engine::check(settings, &messages, status.as_ref()).await);
     }
     findings
 }
@@ -95,6 +104,8 @@ async fn schema(messages: &Messages) -> Finding {
     Finding::ok(CHECK, format!("version {newest}, nothing missing, nothing edited"))
 }
 
+/// The check of the nodes.
+const NODES: &str = "nodes";
 /// How long after the end of a lease other nodes have released the jobs of a dead node: in about another lease, and few are longer than this.
 const RELEASED: f64 = -300.0;
 
@@ -114,25 +125,20 @@ fn unreleased(nodes: &[NodeStatus]) -> Option<Finding> {
         .collect();
     let todo = "a living node releases them once its monitor has seen no heartbeat for the length of that node's lease: do its tasks fail (below)? \
                 `jobwright nodes evict ID` releases them at once, if that process is dead";
-    (!left.is_empty()).then(|| Finding::warn("nodes", left.join("; "), todo))
+    (!left.is_empty()).then(|| Finding::warn(NODES, left.join("; "), todo))
 }
 
-async fn nodes(messages: &Messages, known: &mut Known) -> Finding {
-    const CHECK: &str = "nodes";
-    let status = match messages.admin().status().await {
-        Ok(status) => status,
-        Err(error) => return Finding::error(CHECK, error, "looking needs `select` on all tables of the schema"),
-    };
-    known.count(&status);
+fn nodes(status: &StatusReport, known: &mut Known) -> Finding {
+    known.count(status);
     let alive = status.nodes.iter().filter(|node| !node.dead).count();
     let waiting: Count = status.queues.iter().map(|queue| queue.waiting + queue.blocked + queue.overdue).sum();
     match (alive, waiting) {
-        (0, Count::Exact(0)) => Finding::ok(CHECK, "none alive, and nothing waits"),
+        (0, Count::Exact(0)) => Finding::ok(NODES, "none alive, and nothing waits"),
         (0, waiting) => {
             let todo = "start `jobwright worker`; if one runs, it meets another server, schema or file than this command: compare \
                         what `database.url` leads to there";
-            Finding::fail(CHECK, format!("none alive here, and {waiting} jobs wait or are due"), todo)
+            Finding::fail(NODES, format!("none alive here, and {waiting} jobs wait or are due"), todo)
         }
-        _ => unreleased(&status.nodes).unwrap_or_else(|| Finding::ok(CHECK, format!("{alive} alive"))),
+        _ => unreleased(&status.nodes).unwrap_or_else(|| Finding::ok(NODES, format!("{alive} alive"))),
     }
 }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
-use jobwright::store::{HeldUp, JobFilter, Page, Reason, TimeRange};
+use jobwright::store::{HeldUp, JobFilter, NodeStatus, Page, QueueStatus, Reason, StatusReport, TimeRange};
 
 use super::Finding;
 use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
-use crate::commands::status::CONSUMERS;
 use crate::config::Settings;
 
 /// A shorter delay may be work in progress.
@@ -31,7 +30,8 @@ const OUTBOUND: usize = 100;
 
 const SELECT: &str = "looking needs `select` on all tables of the schema";
 
-pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Finding> {
+/// `status`: the report that the check of the nodes has read, unless it could not.
+pub(super) async fn check(settings: &Settings, messages: &Messages, status: Option<&StatusReport>) -> Vec<Finding> {
     let checks = [
         permits(settings, messages).await,
         with_slow_notice(settings, admission(messages)).await,
@@ -40,10 +40,14 @@ pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Findi
         with_slow_notice(settings, kept(messages)).await,
         with_slow_notice(settings, ahead(messages)).await,
         with_slow_notice(settings, unreadable(messages)).await,
-        with_slow_notice(settings, outbound(messages)).await,
-        with_slow_notice(settings, tasks(messages)).await,
         with_slow_notice(settings, waiting(messages)).await,
     ];
+    let mut checks = Vec::from(checks);
+    // Otherwise the check of the nodes has said why it could not be read.
+    if let Some(status) = status {
+        checks.push(with_slow_notice(settings, outbound(messages, &status.queues)).await);
+        checks.push(Ok(tasks(&status.nodes)));
+    }
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
 }
 
@@ -189,32 +193,27 @@ async fn unreadable(messages: &Messages) -> Checked {
 }
 
 /// Whether living nodes say that a task of theirs fails again and again.
-async fn tasks(messages: &Messages) -> Checked {
+fn tasks(nodes: &[NodeStatus]) -> Finding {
     const CHECK: &str = "tasks of nodes";
-    let nodes = messages.admin().nodes().await.map_err(|error| (CHECK, error))?;
     let alive = nodes.iter().filter(|node| !node.dead && node.lease_seconds_left > 0.0);
-    let failing: Vec<String> = alive
-        .flat_map(|node| {
-            node.failing
-                .iter()
-                .filter(|task| task.task != CONSUMERS)
-                .map(move |task| format!("{} (node {}): {task}", node.name, node.id))
-        })
+    let failing = alive.flat_map(|node| node.failing.iter().map(move |task| (node, task)));
+    let failing: Vec<String> = failing
+        .filter(|(_, task)| !task.lacks_consumers())
+        .map(|(node, task)| format!("{} (node {}): {task}", node.name, node.id))
         .collect();
     if failing.is_empty() {
-        return Ok(Finding::ok(CHECK, "none has failed for long"));
+        return Finding::ok(CHECK, "none has failed for long");
     }
     let todo = "set right what the error says: the node tries again by itself; `jobwright nodes list` shows since when";
-    Ok(Finding::warn(CHECK, some(&failing, "; "), todo))
+    Finding::warn(CHECK, some(&failing, "; "), todo)
 }
 
 /// Whether replies and events leave.
-async fn outbound(messages: &Messages) -> Checked {
+async fn outbound(messages: &Messages, queues: &[QueueStatus]) -> Checked {
     const CHECK: &str = "replies and events";
     let before = jiff::Timestamp::now() - PATIENCE;
     let (mut stuck, mut example) = (0, None);
     // A list of a queue that has no jobs could look through all others.
-    let queues = messages.admin().queues().await.map_err(|error| (CHECK, error))?;
     for queue in queues.iter().filter(|queue| [REPLY_QUEUE, EVENT_QUEUE].contains(&queue.queue.as_str())) {
         let states = queue.counts().into_iter().filter(|(_, count)| *count != 0);
         let created = TimeRange { until: Some(before), ..TimeRange::default() };
