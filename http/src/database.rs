@@ -19,6 +19,7 @@ use tokio::time::timeout_at;
 use crate::encode::{Labels, Writer, answer};
 use crate::kinds::Kinds;
 use crate::later::Later;
+use crate::overdue::Overdue;
 use crate::vacuum;
 
 /// The most queues that have rows of their own. The jobs of the others count as those of [`OTHER`]: a queue for each customer must not become a time
@@ -80,19 +81,25 @@ async fn read(admin: &Admin) -> Option<Stored> {
         Some((queues, nodes, rules, named, kinds))
     };
     // They ask for much more, and the others do not depend on them.
-    let more =
-        async { tokio::join!(timeout_at(until, admin.why_waiting(None, None)), timeout_at(until, admin.vacuum())) };
-    let (counts, (held, vacuum)) = tokio::join!(counts, more);
+    let more = async {
+        tokio::join!(
+            timeout_at(until, admin.why_waiting(None, None)),
+            timeout_at(until, admin.vacuum()),
+            timeout_at(until, Overdue::read(admin)),
+        )
+    };
+    let (counts, (held, vacuum, overdue)) = tokio::join!(counts, more);
     let (queues, nodes, rules, named, kinds) = counts?;
     let held = told("the reasons that hold jobs up", held).unwrap_or_default();
     let vacuum = told("the dead rows", vacuum).flatten();
+    let overdue = told("the overdue work", overdue);
     let mut kinds = told("the kinds of waiting jobs", kinds).map(Kinds::new);
     let (queues, held) = (joined(&queues, named.as_ref()), by_reason(held, named.as_ref()));
     let others = queues.iter().find(|queue| named.is_some() && queue.queue == OTHER && queue.waiting != 0);
     if let (Some(kinds), Some(others)) = (&mut kinds, others) {
         kinds.add_rest(OTHER, others.waiting, others.oldest_waiting_seconds);
     }
-    Some(Stored { at, queues, kinds, nodes, rules, held, vacuum, named })
+    Some(Stored { at, queues, kinds, nodes, rules, held, vacuum, overdue, named })
 }
 
 /// Logs a failed reading.
@@ -121,6 +128,8 @@ struct Stored {
     held: BTreeMap<Held, u64>,
     /// `None`: it could not be read in time, or the database has no dead rows.
     vacuum: Option<VacuumStatus>,
+    /// `None`: it could not be read in time.
+    overdue: Option<Overdue>,
     /// The queues that have rows of their own; `None` = all.
     named: Option<BTreeSet<String>>,
 }
@@ -224,6 +233,7 @@ impl Collector for Snapshot {
         stored.queues(&mut to)?;
         stored.kinds.as_ref().map_or(Ok(()), |kinds| kinds.encode(&mut to))?;
         stored.vacuum.as_ref().map_or(Ok(()), |status| vacuum::encode(status, &mut to))?;
+        stored.overdue.as_ref().map_or(Ok(()), |overdue| overdue.encode(&mut to))?;
         stored.nodes(&mut to)
     }
 }
@@ -266,6 +276,12 @@ impl Stored {
         let nodes = [("alive", here.len()), ("dead", gone.len())];
         let nodes = nodes.map(|(state, count)| (vec![("state", state)], count as f64));
         to.gauge("jobwright_nodes", "Nodes by state", nodes)?;
+        let mut tasks: BTreeMap<&str, u64> = BTreeMap::new();
+        for task in here.iter().flat_map(|node| &node.failing) {
+            *tasks.entry(&task.task).or_default() += 1;
+        }
+        let tasks = tasks.into_iter().map(|(task, count)| (vec![("task", task)], count as f64));
+        to.gauge("jobwright_failing_tasks", "Tasks of living nodes that fail again and again", tasks)?;
         let name = |queue| shown(queue, self.named.as_ref());
         let mut slots: BTreeMap<&str, u64> = self.queues.iter().map(|queue| (queue.queue.as_str(), 0)).collect();
         for (queue, count) in here.iter().filter_map(|node| node.serves.as_ref()).flat_map(|serves| &serves.queues) {

@@ -73,7 +73,8 @@ impl Snapshot {
     }
 
     fn engine(&self, to: &mut Writer<'_>) -> fmt::Result {
-        let ExecutorMetrics { stats, slots, claims, claimed, records, lease_seconds_left, .. } = &self.0;
+        let ExecutorMetrics { stats, slots, claims, claimed, records, fenced, released, lease_seconds_left, .. } =
+            &self.0;
         to.gauge("jobwright_in_flight", "Jobs in flight", [(Labels::new(), stats.in_flight as f64)])?;
         let slots = slots.iter().map(|(queue, slots)| (vec![("queue", queue.as_str())], *slots as f64));
         to.gauge("jobwright_slots", "Jobs that may run at the same time", slots)?;
@@ -90,15 +91,20 @@ impl Snapshot {
             ("jobwright_done", "Jobs done and removed", stats.done),
             ("jobwright_conflicts", "Handlers run again after losing a conflict", stats.conflicts),
             ("jobwright_dead_lettered", "Jobs that became dead letters here", stats.dead),
-            ("jobwright_released", "Jobs given back unfinished", stats.released),
-            ("jobwright_fenced", "Outcomes refused because the claim was no longer current", stats.refused),
             ("jobwright_cancelled", "Handlers stopped because their job was cancelled", stats.cancelled),
             ("jobwright_leases_lost", "How often the node lost its lease", stats.leases_lost),
         ])?;
+        let released = released.iter().map(|(reason, count)| (vec![("reason", *reason)], *count));
+        to.counter("jobwright_released", "Jobs that wait again although no handler ended, by reason", released)?;
+        let refused = ENDED.map(|outcome| (vec![("outcome", outcome)], fenced.get(outcome).copied().unwrap_or(0)));
+        to.counter("jobwright_fenced", "Outcomes refused because the claim was no longer current", refused)?;
         let left = lease_seconds_left.iter().map(|left| (Labels::new(), *left));
         to.gauge("jobwright_lease_remaining_seconds", "Time until the node stops unless its lease is renewed", left)
     }
 }
+
+/// Outcomes that can be refused.
+const ENDED: [&str; 6] = ["done", "retry", "snooze", "cancel", "dead", "released"];
 
 /// Reasons for which messages are refused (broker/README.md) that have a row before the first one is.
 const REFUSED: [&str; 4] = ["bad-json", "missing-kind", "not-allowed", "not-stored"];
@@ -112,6 +118,10 @@ fn of_broker(mode: &BrokerMode, broker: &BrokerStats, of: &ExecutorMetrics, to: 
     };
     let modes = ["up", "blocked", "down"].map(|mode| (vec![("mode", mode)], f64::from(u8::from(mode == now))));
     to.gauge("jobwright_broker_mode", "1 for the present mode of the broker", modes)?;
+    let changes = broker.changes;
+    let changes = [("up", changes.up), ("blocked", changes.blocked), ("down", changes.down)]
+        .map(|(to, count)| (vec![("to", to)], count));
+    to.counter("jobwright_changeovers", "Changes of the mode of the broker, by the mode that began", changes)?;
     let published = [
         ("ack", broker.confirmed),
         ("nack", broker.nacked),
@@ -125,7 +135,6 @@ fn of_broker(mode: &BrokerMode, broker: &BrokerStats, of: &ExecutorMetrics, to: 
     let refused = refused.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
     to.counter("jobwright_messages_refused", "Messages rejected, by the reason in their header", refused)?;
     to.counters([
-        ("jobwright_changeovers", "Changes between the broker and the table", broker.changes),
         ("jobwright_received", "Messages received", broker.received),
         ("jobwright_redelivered", "Messages received again", broker.redelivered),
         ("jobwright_delivered", "Claimed jobs that came through the broker", stats.delivered),

@@ -33,6 +33,7 @@ mod encode;
 mod executor;
 mod kinds;
 mod later;
+mod overdue;
 mod probes;
 mod sent;
 mod vacuum;

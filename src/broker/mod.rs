@@ -39,7 +39,7 @@ pub use self::mode::BrokerMode;
 pub use self::names::Names;
 pub use self::ownership::Ownership;
 pub use self::rejected::{RejectedMessage, RejectedMessages, RejectedQueue};
-pub use self::stats::BrokerStats;
+pub use self::stats::{BrokerStats, ModeChanges};
 pub(crate) use self::subscription::Subscription;
 pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
 #[doc(hidden)]

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
+use super::stats::ModeChanges;
+
 /// The state of the connections to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,7 +84,7 @@ struct Inner {
     publish: LinkState,
     consume: LinkState,
     generation: u64,
-    changes: u64,
+    changes: ModeChanges,
     logged: LoggedMode,
 }
 
@@ -93,7 +95,7 @@ impl ModeTracker {
                 publish: LinkState::Starting,
                 consume: LinkState::Starting,
                 generation: 0,
-                changes: 0,
+                changes: ModeChanges::default(),
                 logged: LoggedMode::Nothing,
             }),
             mode: watch::Sender::new(BrokerMode::Down { since: Instant::now(), why: "not connected yet".to_owned() }),
@@ -113,7 +115,7 @@ impl ModeTracker {
         self.mode.subscribe()
     }
 
-    pub(super) fn changes(&self) -> u64 {
+    pub(super) fn changes(&self) -> ModeChanges {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).changes
     }
 
@@ -133,7 +135,12 @@ impl ModeTracker {
         let news = logged != inner.logged;
         if news {
             inner.logged = logged;
-            inner.changes += 1;
+            let changes = &mut inner.changes;
+            *match logged {
+                LoggedMode::Up => &mut changes.up,
+                LoggedMode::Blocked => &mut changes.blocked,
+                LoggedMode::Down | LoggedMode::Nothing => &mut changes.down,
+            } += 1;
         }
         let address = &self.address;
         let mode = match logged {
@@ -186,7 +193,7 @@ mod tests {
         let mode_tracker = ModeTracker::new("here".to_owned());
         mode_tracker.set(Side::Publish, LinkState::Up);
         assert!(!mode_tracker.is_up());
-        assert_eq!(mode_tracker.changes(), 0);
+        assert_eq!(mode_tracker.changes(), ModeChanges::default());
         mode_tracker.set(Side::Consume, LinkState::Up);
         assert_eq!(mode_tracker.mode(), BrokerMode::Up(1));
 
@@ -198,7 +205,7 @@ mod tests {
         assert!(matches!(mode_tracker.mode(), BrokerMode::Blocked(_)));
         mode_tracker.set(Side::Publish, LinkState::Up);
         assert_eq!(mode_tracker.mode(), BrokerMode::Up(2));
-        assert_eq!(mode_tracker.changes(), 5);
+        assert_eq!(mode_tracker.changes(), ModeChanges { up: 2, blocked: 2, down: 1 });
     }
 
     #[test]
@@ -209,6 +216,6 @@ mod tests {
         mode_tracker.set(Side::Consume, down("refused"));
         mode_tracker.set(Side::Publish, down("no route"));
         let BrokerMode::Down { since, why } = mode_tracker.mode() else { panic!("{:?}", mode_tracker.mode()) };
-        assert_eq!((since, why.as_str(), mode_tracker.changes()), (first, "no route", 1));
+        assert_eq!((since, why.as_str(), mode_tracker.changes().down), (first, "no route", 1));
     }
 }

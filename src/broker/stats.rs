@@ -9,7 +9,7 @@ use super::message::Published;
 #[non_exhaustive]
 pub struct BrokerStats {
     /// Changes of the mode.
-    pub changes: u64,
+    pub changes: ModeChanges,
     /// Messages confirmed.
     pub confirmed: u64,
     /// Messages refused: the queue was full.
@@ -24,6 +24,25 @@ pub struct BrokerStats {
     pub received: u64,
     /// Messages received that the broker had delivered before.
     pub redelivered: u64,
+}
+
+/// How often the mode of a broker changed, by the mode that began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModeChanges {
+    /// It could be reached, and took messages.
+    pub up: u64,
+    /// It could be reached, and took no messages.
+    pub blocked: u64,
+    /// It could not be reached.
+    pub down: u64,
+}
+
+impl ModeChanges {
+    /// Returns all of them.
+    pub fn total(&self) -> u64 {
+        self.up + self.blocked + self.down
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +75,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn snapshot(&self, changes: u64) -> BrokerStats {
+    pub(super) fn snapshot(&self, changes: ModeChanges) -> BrokerStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         BrokerStats {
             changes,

@@ -50,6 +50,7 @@ pub use self::handler::middleware::{Middleware, Next};
 pub use self::kinds::classifier::Classifier;
 pub use self::kinds::options::{DEFAULT_TIMEOUT, KindOptions};
 pub use self::metrics::health::{Health, HealthCheck, HealthState};
+pub use self::metrics::releases::ReleaseReason;
 pub use self::metrics::snapshot::{ExecutorMetrics, Histogram, JobMetrics};
 pub use self::metrics::stats::ExecutorStats;
 pub use self::telemetry::Telemetry;

@@ -10,6 +10,7 @@ use crate::broker::BrokerMode;
 use crate::executor::lifecycle::settings::Settings;
 use crate::executor::lifecycle::vitals::State;
 use crate::executor::metrics::health::{Health, HealthCheck, HealthState};
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::metrics::snapshot::ExecutorMetrics;
 use crate::executor::node::alone;
 use crate::executor::node::in_flight::InFlight;
@@ -63,6 +64,8 @@ impl Telemetry {
             claimed: counters.claim_sizes.read(),
             records: counters.records.read(),
             sent: sent.read(),
+            fenced: counters.refused.read(),
+            released: ReleaseReason::counts(&counters.releases),
             messages_refused: counters.messages_refused.read(),
             lease_seconds_left: session
                 .map(|session| session.until.saturating_duration_since(Instant::now()).as_secs_f64()),

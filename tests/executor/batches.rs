@@ -242,6 +242,9 @@ pub(crate) async fn a_batch_with_a_job_that_is_no_longer_owned_commits_nothing<W
     assert_eq!(cancelled.total(), 1);
     gate.open();
     db.drained().await;
+    let metrics = executor.telemetry().metrics();
+    assert_eq!(metrics.released["rolled_back"], 3, "{metrics:?}");
+    assert_eq!(metrics.fenced.get("released"), Some(&1), "the cancelled one: {metrics:?}");
     executor.shutdown(Duration::ZERO).await.unwrap();
     db.each_once(&[ids[0], ids[2]]).await;
 }

@@ -56,6 +56,7 @@ cases! {
         two_things_at_once
         after_the_death_of_its_node
         all_that_wait
+        some_nodes_that_can_not
     }
     telemetry {
         what_commits_send_is_counted

@@ -78,9 +78,11 @@ pub(crate) async fn a_shutdown_releases_unfinished_jobs<W: World>(db: &W) {
     let ids = send::<W>(&messages, 6).await;
     gate.waiting(4).await;
     let begun = Instant::now();
+    let telemetry = executor.telemetry();
     let stats = executor.shutdown(Duration::from_millis(100)).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!((stats.done, stats.released, stats.failed), (0, 4, 0));
+    assert_eq!(telemetry.metrics().released["stopping"], 4);
     for id in &ids {
         let detail = db.jobs().detail(*id).await;
         assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 0), "it cost an attempt");

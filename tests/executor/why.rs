@@ -117,18 +117,25 @@ pub(crate) async fn rules_that_hold_it<W: World>(db: &W) {
     }
     let group = store.send(job().exclusive("account")).await;
     store.admit_all().await;
-    admin.put_rule(&Rule::new(Scope::Group, "account").paused(true)).await.unwrap();
-    let reasons = why(&admin, group).await;
-    assert!(matches!(&reasons[..], [Reason::Paused { scope: Scope::Group, .. }]), "{reasons:?}");
+    for name in ["account", "*"] {
+        admin.put_rule(&Rule::new(Scope::Group, name).paused(true)).await.unwrap();
+        let reasons = why(&admin, group).await;
+        let pauses =
+            |reason: &Reason| matches!(reason, Reason::Paused { scope: Scope::Group, name: is, .. } if is == name);
+        assert!(reasons.len() == 1 && pauses(&reasons[0]), "{name}: {reasons:?}");
+        admin.put_rule(&Rule::new(Scope::Group, name)).await.unwrap();
+    }
 }
 
 /// A limit or a rate names what has it, whichever scope it is of: on PostgreSQL, claims count some of them and admission passes the others.
 pub(crate) async fn limits_that_are_reached<W: World>(db: &W) {
     let admin = admin(db).await;
-    for (scope, name) in
-        [(Scope::Queue, "default"), (Scope::Kind, "wait"), (Scope::Tenant, "acme"), (Scope::Key, "printer")]
+    let names = [(Scope::Queue, "default"), (Scope::Kind, "wait"), (Scope::Tenant, "acme"), (Scope::Key, "printer")];
+    // The rule is for this name, or for each.
+    for ((scope, name), rule) in
+        names.into_iter().flat_map(|(scope, name)| [((scope, name), name), ((scope, name), "*")])
     {
-        admin.put_rule(&Rule::new(scope, name).running(2)).await.unwrap();
+        admin.put_rule(&Rule::new(scope, rule).running(2)).await.unwrap();
         let gate = Gate::closed();
         let handler = gate.clone();
         let messages = db.messages().await;
@@ -167,13 +174,16 @@ pub(crate) async fn limits_that_are_reached<W: World>(db: &W) {
         gate.open();
         db.drained().await;
         executor.shutdown(Duration::ZERO).await.unwrap();
-        admin.put_rule(&Rule::new(scope, name)).await.unwrap();
+        admin.put_rule(&Rule::new(scope, rule)).await.unwrap();
     }
 }
 
 pub(crate) async fn a_rate_that_is_reached<W: World>(db: &W) {
     let admin = admin(db).await;
-    for (scope, name) in [(Scope::Kind, "kind"), (Scope::Tenant, "acme")] {
+    for (scope, name) in
+        [(Scope::Queue, "default"), (Scope::Kind, "kind"), (Scope::Tenant, "acme"), (Scope::Key, "printer")]
+    {
+        let job = || job().limit_key("printer");
         admin.put_rule(&Rule::new(scope, name).rate(1, Duration::from_secs(3600))).await.unwrap();
         let messages = db.messages().await;
         let executor = CommandExecutor::builder(messages.clone())
@@ -217,7 +227,11 @@ pub(crate) async fn a_group_that_another_has<W: World>(db: &W) {
     assert!(!holder(JobState::Running).await);
     store.fail(node, &first, Duration::from_secs(3600), "no paper").await;
     assert!(!holder(JobState::Timer).await);
-    store.retry(&JobFilter::ids([ids[0]]), false).await.unwrap();
+    // A suspended one keeps its group.
+    admin.suspend(&JobFilter::ids([ids[0]])).await.unwrap();
+    assert!(holder(JobState::Suspended).await);
+    admin.resume(&JobFilter::ids([ids[0]])).await.unwrap();
+    admin.run_now(&JobFilter::ids([ids[0]])).await.unwrap();
     store.admit_all().await;
     let first = store.take_one(node).await;
     assert!(store.settle_with(node, Settlement::new(first.fence(), Verdict::Dead).error("no paper", None)).await);
@@ -246,6 +260,51 @@ pub(crate) async fn a_group_whose_job_is_gone<W: World + SqlDb>(db: &W) {
     let reasons = why(&admin, held).await;
     assert!(matches!(&reasons[..], [Reason::Group { holder: Holder::Gone, .. }]), "{reasons:?}");
     reads_well(&reasons);
+}
+
+/// A task that fails is in the way only if it does on each node that could do it; a node that leaves a kind alone is not if another one does not.
+pub(crate) async fn some_nodes_that_can_not<W: World>(db: &W) {
+    let (store, admin) = (db.jobs(), admin(db).await);
+    let (one, other) = (register(&store, serves(&["kind"])).await, register(&store, serves(&["kind"])).await);
+    let id = store.send(job()).await;
+    let due = store.send(job().delay(Duration::from_millis(1))).await;
+    let blocked = store.send(job().exclusive("account")).await;
+    eventually(PATIENCE, async || matches!(why(&admin, due).await[..], [Reason::Overdue { .. }])).await;
+    assert_eq!(why(&admin, blocked).await, [Reason::Admission]);
+
+    let alone = r#"{"kind": "there is no such program"}"#;
+    store.report_left_alone(one, Some(alone)).await.unwrap();
+    assert_eq!(why(&admin, id).await, [Reason::Next]);
+    store.report_left_alone(other, Some(alone)).await.unwrap();
+    assert!(matches!(why(&admin, id).await[..], [Reason::LeftAlone { .. }]));
+    store.report_left_alone(one, None).await.unwrap();
+
+    let failing = |task: &str| {
+        let queue = if task == "claims" { r#""queue": "default","# } else { "" };
+        format!(
+            r#"[{{"task": "{task}", {queue} "failed": "it failed", "error": "a lock", "since": "2026-01-01T00:00:00Z"}}]"#
+        )
+    };
+    for (task, job) in [("timers", due), ("admission", blocked), ("claims", id)] {
+        let fails = async || {
+            why(&admin, job)
+                .await
+                .into_iter()
+                .any(|reason| matches!(&reason, Reason::Failing { task: of, .. } if of.task == task))
+        };
+        store.report_failing(one, Some(&failing(task))).await.unwrap();
+        // The node that leaves the kind alone would not claim the job anyway.
+        assert_eq!(fails().await, task == "claims", "{task}");
+        store.report_failing(other, Some(&failing(task))).await.unwrap();
+        assert!(fails().await, "{task}");
+        let reasons = why(&admin, job).await;
+        assert!(reasons.iter().any(Reason::lasts), "{reasons:?}");
+        reads_well(&reasons);
+        for node in [one, other] {
+            store.report_failing(node, None).await.unwrap();
+        }
+        assert!(!fails().await, "{task}");
+    }
 }
 
 /// A job that nothing keeps may have to wait for a slot.

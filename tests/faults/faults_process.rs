@@ -41,6 +41,7 @@ async fn killed_with_running_jobs<W: World>(db: &W, held: usize, in_transactions
     db.drained().await;
     db.each_once(&ids).await;
     assert_eq!(rescuer.stats().refused, 0);
+    assert_eq!(rescuer.telemetry().metrics().released["owner_lost"], held as u64);
     rescuer.shutdown(Duration::ZERO).await.unwrap();
 }
 

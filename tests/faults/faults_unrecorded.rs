@@ -119,6 +119,7 @@ async fn a_node_that_was_declared_dead_ends_nothing() {
     proxy.heal();
     // It is back, as another node.
     eventually(PATIENCE, async || executor.stats().refused == JOBS as u64).await;
+    assert_eq!(executor.telemetry().metrics().fenced.into_iter().collect::<Vec<_>>(), [("done", JOBS as u64)]);
     eventually(PATIENCE, async || {
         db.jobs().status().await.unwrap().nodes.iter().filter(|node| !node.dead).count() == 2
     })

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use jobwright::store::engine::NodeInfo;
 use serde_json::Value;
 
 use crate::common::{Sandbox, Worker, until};
@@ -181,13 +183,27 @@ fn no_rule_or_document_names_a_metric_that_is_not_there() {
     // A row of each metric.
     sandbox.send(&["nobody-handles-this"]);
     sandbox.run(&["queues", "pause", "other"]).success();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let messages = sandbox.messages().await;
+        let node = NodeInfo::new("fails", "here", 1, Duration::from_secs(300));
+        let node = messages.engine().register_node(&node).await.unwrap();
+        let failing =
+            r#"[{"task": "timers", "failed": "it failed", "error": "a lock", "since": "2026-01-01T00:00:00Z"}]"#;
+        messages.engine().report_failing(node, Some(failing)).await.unwrap();
+    });
     let read = |port: u16| get(port, "/metrics", "*/*").text;
     let mut exported = BTreeSet::new();
     until("a row of each metric", || {
         exported = [port(&worker), port(&exporter)].iter().flat_map(|port| metrics_of(&read(*port))).collect();
-        ["jobwright_job_end_to_end_seconds", "jobwright_broker_mode", "jobwright_held_jobs", "jobwright_paused"]
-            .iter()
-            .all(|name| exported.contains(*name))
+        [
+            "jobwright_job_end_to_end_seconds",
+            "jobwright_broker_mode",
+            "jobwright_held_jobs",
+            "jobwright_paused",
+            "jobwright_failing_tasks",
+        ]
+        .iter()
+        .all(|name| exported.contains(*name))
     });
     assert!(exported.len() > 40, "{exported:?}");
     let operations = std::fs::read_to_string(example("../../docs/operations.md")).unwrap();

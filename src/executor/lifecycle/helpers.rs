@@ -25,6 +25,7 @@ use crate::executor::maintenance::reconciler::{self, Reconciler};
 use crate::executor::maintenance::scheduler::Scheduler;
 use crate::executor::maintenance::timers::Timers;
 use crate::executor::maintenance::{failing, kinds, listener};
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::node::tasks::again;
 use crate::executor::node::{Node, in_flight};
 use crate::message::local::LocalExecutor;
@@ -101,7 +102,10 @@ pub(crate) fn start(node: &Arc<Node>, settings: &Settings, quit: &CancellationTo
     start("reconciliation", |node, with| {
         let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
         async move {
-            let released = || node.wakeup.notify([Hint::Any]);
+            let released = |jobs| {
+                node.counters.releases.add_many(ReleaseReason::ClaimLost.as_str(), jobs);
+                node.wakeup.notify([Hint::Any]);
+            };
             let state = node.failing.task("reconciliation", None, in_flight::FAILED);
             node.in_flight.reconcile(node.store.clone(), node.id, straggler, released, state, quit).await;
         }
@@ -152,7 +156,8 @@ fn start_maintenance(start: &impl Fn(&'static str, Begin)) {
         driver.retry(with.patience.interval()).drive_after(with.patience.patience(), task).boxed()
     });
     start("leases of external workers", |node, with| {
-        let task = ExternalLeases { store: node.store.clone(), wakeup: node.wakeup.clone() };
+        let task =
+            ExternalLeases { store: node.store.clone(), wakeup: node.wakeup.clone(), counters: node.counters.clone() };
         let driver = driver(node, with, "external leases", node.poll_interval, node.signals.external.clone());
         // However rare polls are.
         let driver = driver.fallback(12 * with.patience.lease).retry(with.patience.interval());

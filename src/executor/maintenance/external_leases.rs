@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::executor::maintenance::monitor::{BATCH, handlers_lost};
 use crate::executor::maintenance::periodic::{Next, Periodic};
+use crate::executor::metrics::releases::ReleaseReason;
+use crate::executor::metrics::stats::Counters;
 use crate::message::WakeUp;
 use crate::store::{External, Hint};
 
@@ -13,6 +15,7 @@ use crate::store::{External, Hint};
 pub(crate) struct ExternalLeases {
     pub(crate) store: Arc<dyn External>,
     pub(crate) wakeup: Arc<WakeUp>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Periodic for ExternalLeases {
@@ -26,6 +29,7 @@ impl Periodic for ExternalLeases {
                 dead_letters = released.dead,
                 "external workers did not report in time; their jobs were released"
             );
+            self.counters.releases.add_many(ReleaseReason::WorkerLost.as_str(), released.total());
             self.wakeup.notify([Hint::Any]);
         }
         handlers_lost(released, &self.wakeup);

@@ -10,6 +10,8 @@ use crate::backoff::{between, jitter};
 use crate::error::Result;
 use crate::executor::maintenance::observation::Observation;
 use crate::executor::maintenance::periodic::{Next, Periodic};
+use crate::executor::metrics::releases::ReleaseReason;
+use crate::executor::metrics::stats::Counters;
 use crate::executor::node::Node;
 use crate::executor::node::signals::{HeartbeatsSeen, Signals};
 use crate::job::NodeId;
@@ -48,6 +50,7 @@ pub(crate) struct LockMonitor {
     me: NodeId,
     signals: Signals,
     wakeup: Arc<WakeUp>,
+    counters: Arc<Counters>,
     patience: MonitorConfig,
     observation: Observation,
     next_sweep: Instant,
@@ -58,7 +61,8 @@ impl LockMonitor {
         // Not at the start, when there are jobs to claim: it walks the whole table.
         let next_sweep = Instant::now() + between(SWEEP / 10, SWEEP);
         let (store, me, signals, wakeup) = (node.store.clone(), node.id, node.signals.clone(), node.wakeup.clone());
-        Self { store, me, signals, wakeup, patience, observation: Observation::by(me), next_sweep }
+        let counters = node.counters.clone();
+        Self { store, me, signals, wakeup, counters, patience, observation: Observation::by(me), next_sweep }
     }
 
     /// Returns the heartbeats of the nodes that this one watches: those that a poll has read, or else new ones.
@@ -78,7 +82,8 @@ impl Periodic for LockMonitor {
     async fn run(&mut self) -> Result<Next> {
         let sweep = Instant::now() >= self.next_sweep;
         let seen = self.heartbeats().await?;
-        check(&self.store, &seen, &mut self.observation, &self.wakeup, self.patience.quarantine, sweep).await?;
+        let released = check(&self.store, &seen, &mut self.observation, &self.wakeup, self.patience.quarantine, sweep);
+        self.counters.releases.add_many(ReleaseReason::OwnerLost.as_str(), released.await?);
         if sweep {
             self.next_sweep = Instant::now() + jitter(SWEEP);
         }
@@ -86,6 +91,7 @@ impl Periodic for LockMonitor {
     }
 }
 
+/// Returns how many jobs were released.
 async fn check(
     store: &Arc<dyn Nodes>,
     seen: &HeartbeatsSeen,
@@ -93,13 +99,14 @@ async fn check(
     wakeup: &WakeUp,
     quarantine: Option<NonZeroU32>,
     sweep: bool,
-) -> Result<()> {
+) -> Result<u64> {
     let silent = observation.look(&seen.heartbeats, seen.asked, seen.answered);
     let mut dead = if silent.is_empty() { Vec::new() } else { store.declare_dead(&silent).await? };
     // Also nodes that other monitors declared dead: these may not have finished releasing their jobs.
     dead.extend(seen.heartbeats.iter().filter(|seen| seen.dead).map(|seen| seen.node));
+    let mut count = 0;
     if dead.is_empty() && !sweep {
-        return Ok(());
+        return Ok(count);
     }
     loop {
         let released = store.release_lost(BATCH, quarantine).await?;
@@ -114,8 +121,9 @@ async fn check(
             wakeup.notify([Hint::Any]);
         }
         handlers_lost(released, wakeup);
+        count += released.total();
         if released.total() < BATCH as u64 {
-            return Ok(());
+            return Ok(count);
         }
     }
 }

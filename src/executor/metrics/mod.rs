@@ -7,5 +7,6 @@
 pub(crate) mod attempts;
 pub(crate) mod health;
 pub(crate) mod histogram;
+pub(crate) mod releases;
 pub(crate) mod snapshot;
 pub(crate) mod stats;

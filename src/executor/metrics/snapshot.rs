@@ -27,6 +27,11 @@ pub struct ExecutorMetrics {
     /// Jobs that the process has sent through the message services of this executor, not by its handlers alone:
     /// [`MessageServices::sent`](crate::MessageServices::sent).
     pub sent: SentMetrics,
+    /// Outcomes that were refused because the claim was no longer current, by the outcome: `done`, `retry`, `snooze`, `cancel`, `dead` and
+    /// `released`, as far as there were any.
+    pub fenced: BTreeMap<&'static str, u64>,
+    /// Jobs that wait again although no handler ended, by [`ReleaseReason`]. Each reason has an entry.
+    pub released: BTreeMap<&'static str, u64>,
     /// Messages that were refused, by the reason in their header.
     pub messages_refused: BTreeMap<&'static str, u64>,
     /// Seconds until the node must stop its work unless its lease is renewed. `None`: it has no lease at the moment.

@@ -24,7 +24,7 @@ pub struct ExecutorStats {
     pub other: u64,
     /// Jobs that became dead letters after an attempt here.
     pub dead: u64,
-    /// Jobs given back unfinished.
+    /// Jobs given back unfinished, as recorded. [`ExecutorMetrics::released`](crate::executor::ExecutorMetrics::released) has the reasons.
     pub released: u64,
     /// Outcomes that were refused because the claim was no longer current.
     pub refused: u64,
@@ -68,14 +68,18 @@ pub(crate) struct Counters {
     pub(crate) other: AtomicU64,
     pub(crate) dead: AtomicU64,
     pub(crate) released: AtomicU64,
-    pub(crate) refused: AtomicU64,
+    /// Outcomes that were refused, by outcome.
+    pub(crate) refused: Tally,
+    /// Jobs that wait again without an outcome, by reason.
+    pub(crate) releases: Tally,
     pub(crate) cancelled: AtomicU64,
     pub(crate) leases_lost: AtomicU64,
     pub(crate) delivered: AtomicU64,
     pub(crate) stale: AtomicU64,
     pub(crate) left_to_table: AtomicU64,
     pub(crate) submitted: AtomicU64,
-    pub(crate) messages_refused: Refusals,
+    /// Messages that were refused, by the reason that their header gives (broker/README.md).
+    pub(crate) messages_refused: Tally,
     pub(crate) handed_out: AtomicU64,
     pub(crate) reported: AtomicU64,
     pub(crate) reports_refused: AtomicU64,
@@ -90,16 +94,26 @@ pub(crate) struct Counters {
     pub(crate) records: Times,
 }
 
-/// Messages that were refused, by the reason that their header gives (broker/README.md). Each is published elsewhere, so a lock costs little.
+/// Counts by name what happens rarely, or costs a statement anyway, so that a lock costs little.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<BTreeMap<&'static str, u64>>);
+pub(crate) struct Tally(Mutex<BTreeMap<&'static str, u64>>);
 
-impl Refusals {
-    pub(crate) fn add(&self, reasons: impl IntoIterator<Item = &'static str>) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for reason in reasons {
-            *counts.entry(reason).or_default() += 1;
+impl Tally {
+    /// Counts one for each name.
+    pub(crate) fn add(&self, names: impl IntoIterator<Item = &'static str>) {
+        for name in names {
+            self.add_many(name, 1);
         }
+    }
+
+    pub(crate) fn add_many(&self, name: &'static str, n: u64) {
+        if n > 0 {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += n;
+        }
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
     pub(crate) fn read(&self) -> BTreeMap<&'static str, u64> {
@@ -123,7 +137,7 @@ impl Counters {
             other: get(&self.other),
             dead: get(&self.dead),
             released: get(&self.released),
-            refused: get(&self.refused),
+            refused: self.refused.sum(),
             cancelled: get(&self.cancelled),
             in_flight: in_flight as u64,
             leases_lost: get(&self.leases_lost),
@@ -131,7 +145,7 @@ impl Counters {
             stale: get(&self.stale),
             left_to_table: get(&self.left_to_table),
             submitted: get(&self.submitted),
-            messages_refused: self.messages_refused.read().values().sum(),
+            messages_refused: self.messages_refused.sum(),
             handed_out: get(&self.handed_out),
             reported: get(&self.reported),
             reports_refused: get(&self.reports_refused),

@@ -2,6 +2,8 @@
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::executor::metrics::releases::ReleaseReason;
+use crate::executor::metrics::stats::Counters;
 use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId};
@@ -19,8 +21,9 @@ pub(crate) enum Completion {
 }
 
 impl Completion {
-    /// Makes a job wait again, without an error.
-    pub(crate) fn released(fence: Fence) -> Self {
+    /// Makes a job wait again, without an error, and counts that.
+    pub(crate) fn released(counters: &Counters, fence: Fence, reason: ReleaseReason) -> Self {
+        counters.releases.add_many(reason.as_str(), 1);
         Self::Settled(Settlement::new(fence, Verdict::Release))
     }
 

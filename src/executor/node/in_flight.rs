@@ -164,13 +164,13 @@ impl InFlight {
 
     /// Gives back rows that are owned but not known. It does so at once after a suspicion, and again after `straggler`, the longest time
     /// that a statement whose answer got lost may still run on the server. It also does so now and then without a suspicion, because a pool
-    /// replaces connections silently. `released` is called after jobs were given back: nothing else announces them.
+    /// replaces connections silently. `released` is called with their number after jobs were given back: nothing else announces them.
     pub(crate) async fn reconcile(
         &self,
         store: Arc<dyn Claims>,
         node: NodeId,
         straggler: Duration,
-        released: impl Fn() + Send + Sync,
+        released: impl Fn(u64) + Send + Sync,
         mut state: TaskState,
         stop: CancellationToken,
     ) {
@@ -215,12 +215,12 @@ impl InFlight {
         node: NodeId,
         named: &mut Vec<(ClaimNumber, Vec<JobId>)>,
         all: bool,
-        released: &(impl Fn() + Send + Sync),
+        released: &(impl Fn(u64) + Send + Sync),
     ) -> crate::Result<()> {
         let tell = |count: u64| {
             if count > 0 {
                 tracing::warn!(released = count, "gave back jobs whose claim got lost on the way");
-                released();
+                released(count);
             }
         };
         let (mut locked, mut failed) = (Vec::new(), None);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::groups::next::complete_and_claim_next;
+use crate::executor::metrics::attempts::AttemptOutcome;
 use crate::executor::metrics::stats::{Counters, add};
 use crate::executor::node::Node;
 use crate::executor::node::completion::{Completion, Completions};
@@ -16,6 +17,7 @@ use crate::executor::node::in_flight::InFlight;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::recording::{Record, Recorded, Recorder};
 use crate::executor::outcome::waiting::Waiting;
+use crate::executor::run::end::settled_as;
 use crate::job::{Fence, JobId, NodeId};
 use crate::message::WakeUp;
 use crate::store::{Hint, Outcomes, Settlement, Verdict};
@@ -190,7 +192,7 @@ impl Completer {
         let accepted = self.record(&mut fences, waiting).await;
         add(&self.counters.done, accepted.len());
         self.wakeup.job_waiters.notify(accepted.iter().copied());
-        self.refused("done", fences.len() - accepted.len());
+        self.refused(AttemptOutcome::Done, (fences.len() - accepted.len()) as u64);
         self.remove_from_flight(fences.into_iter(), accepted.len());
         accepted
     }
@@ -205,7 +207,12 @@ impl Completer {
             add(counter(&self.counters, &settlement.verdict), 1);
         }
         self.wakeup.job_waiters.notify(accepted.iter().copied());
-        self.refused("settled", settlements.len() - accepted.len());
+        for outcome in AttemptOutcome::ALL {
+            let is_refused = |settlement: &&Settlement| {
+                !taken.contains(&settlement.fence.id) && settled_as(&settlement.verdict) == outcome
+            };
+            self.refused(outcome, settlements.iter().filter(is_refused).count() as u64);
+        }
         self.remove_from_flight(settlements.iter().map(|s| s.fence), accepted.len());
         accepted
     }
@@ -244,11 +251,11 @@ impl Completer {
         }
     }
 
-    fn refused(&self, what: &str, n: usize) {
+    fn refused(&self, outcome: AttemptOutcome, n: u64) {
         if n > 0 && !self.lost.is_cancelled() {
-            add(&self.counters.refused, n);
+            self.counters.refused.add_many(outcome.as_str(), n);
             tracing::warn!(
-                what,
+                outcome = outcome.as_str(),
                 n,
                 "outcomes were refused: the jobs were cancelled, or their claim was no longer current"
             );

@@ -13,6 +13,7 @@ use crate::executor::handler::middleware::around;
 use crate::executor::handler::registry::KindHandler;
 use crate::executor::kinds::kind::Kind;
 use crate::executor::metrics::attempts::AttemptOutcome;
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::completion::Completion;
@@ -214,7 +215,9 @@ async fn conclude<'a, S: Store>(
         }
         BatchEnd::Cancelled => {
             abandon(context);
-            jobs.iter().map(|job| (job, Completion::released(job.fence()))).collect()
+            jobs.iter()
+                .map(|job| (job, Completion::released(&node.counters, job.fence(), ReleaseReason::Stopping)))
+                .collect()
         }
     }
 }
@@ -254,7 +257,11 @@ async fn returned<'a, S: Store>(
         }
         Ok(false) => {
             tracing::warn!("a job of the batch was no longer owned by this claim: its transaction was rolled back");
-            left.extend(part.iter().map(|(job, _)| (*job, Completion::released(job.fence()))));
+            left.extend(
+                part.iter().map(|(job, _)| {
+                    (*job, Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack))
+                }),
+            );
         }
         // If the commit took effect and only its answer got lost, the rows are gone and these outcomes are refused.
         Err(error) => {
@@ -275,8 +282,11 @@ fn settle<'a>(
 ) -> Left<'a> {
     let each = jobs.iter().zip(results).map(|(job, result)| {
         let rolled_back = again(&result);
-        let left =
-            if rolled_back { Completion::released(job.fence()) } else { recorded(node, kind, job, result.ended) };
+        let left = if rolled_back {
+            Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack)
+        } else {
+            recorded(node, kind, job, result.ended)
+        };
         (job, left)
     });
     each.collect()
@@ -285,10 +295,10 @@ fn settle<'a>(
 /// A batch is not run again at once: one that lost a conflict has failed.
 fn recorded(node: &Node, kind: &Kind, job: &Job, ended: HandlerResult) -> Completion {
     let completion = job_span(job).in_scope(|| completion(node, kind, job, ended, NO_MORE));
-    completion.unwrap_or_else(|| Completion::released(job.fence()))
+    completion.unwrap_or_else(|| Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack))
 }
 
 fn failed(node: &Node, kind: &Kind, job: &Job, error: &JobError) -> Completion {
     let completion = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
-    completion.unwrap_or_else(|| Completion::released(job.fence()))
+    completion.unwrap_or_else(|| Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack))
 }

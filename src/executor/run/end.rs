@@ -7,6 +7,7 @@ use crate::executor::kinds::breaker::Refused;
 use crate::executor::kinds::failure_policy::RetryDecision;
 use crate::executor::kinds::kind::Kind;
 use crate::executor::metrics::attempts::AttemptOutcome;
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::completion::Completion;
@@ -57,7 +58,7 @@ pub(crate) fn failure(node: &Node, kind: &Kind, job: &Job, error: &JobError, con
         }
         RetryDecision::Later(delay) => Verdict::Retry(delay),
         RetryDecision::NotHere => match kind.breaker.refuse(job.id, error.message(), Instant::now()) {
-            Refused::Back => return Some(Completion::released(job.fence())),
+            Refused::Back => return Some(Completion::released(&node.counters, job.fence(), ReleaseReason::LeftAlone)),
             Refused::Later(delay) => {
                 return Some(Completion::Settled(Settlement::new(job.fence(), Verdict::Snooze(delay))));
             }
@@ -87,14 +88,22 @@ pub(crate) fn settled(node: &Node, job: &Job, error: &JobError, verdict: Verdict
 pub(crate) fn outcome_of(job: &Job, completion: &Completion) -> AttemptOutcome {
     match completion {
         Completion::Done(_) | Completion::DoneInGroup(..) | Completion::Recorded(..) => AttemptOutcome::Done,
-        Completion::Settled(settlement) => match settlement.verdict {
-            Verdict::Retry(_) if job.attempt >= job.max_attempts => AttemptOutcome::Dead,
-            Verdict::Retry(_) => AttemptOutcome::Retry,
-            Verdict::Snooze(_) => AttemptOutcome::Snooze,
-            Verdict::Cancel => AttemptOutcome::Cancel,
-            Verdict::Dead => AttemptOutcome::Dead,
-            Verdict::Release => AttemptOutcome::Released,
-        },
+        // Its last attempt: the store makes it a dead letter.
+        Completion::Settled(Settlement { verdict: Verdict::Retry(_), .. }) if job.attempt >= job.max_attempts => {
+            AttemptOutcome::Dead
+        }
+        Completion::Settled(settlement) => settled_as(&settlement.verdict),
+    }
+}
+
+/// Returns the outcome that a verdict is.
+pub(crate) fn settled_as(verdict: &Verdict) -> AttemptOutcome {
+    match verdict {
+        Verdict::Retry(_) => AttemptOutcome::Retry,
+        Verdict::Snooze(_) => AttemptOutcome::Snooze,
+        Verdict::Cancel => AttemptOutcome::Cancel,
+        Verdict::Dead => AttemptOutcome::Dead,
+        Verdict::Release => AttemptOutcome::Released,
     }
 }
 

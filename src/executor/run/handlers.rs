@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::executor::groups::runner::{self, Attempts};
 use crate::executor::handler::registry::KindHandler;
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::node::completion::Completion;
 use crate::executor::node::gathering::Member;
 use crate::executor::node::group_run::GroupRun;
@@ -55,7 +56,7 @@ impl<S: Store> Attempts for Handlers<S> {
         match self.0.get(&job.kind).cloned() {
             Some(handler) => worker::attempt(node, handler, job, slots).await,
             // Can't happen: claims ask for registered kinds only.
-            None => Some(Completion::released(job.fence())),
+            None => Some(Completion::released(&node.counters, job.fence(), ReleaseReason::LeftAlone)),
         }
     }
 }

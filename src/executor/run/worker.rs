@@ -14,6 +14,7 @@ use crate::executor::handler::registry::{Attempt, KindHandler};
 use crate::executor::kinds::failure_policy::pause;
 use crate::executor::kinds::kind::Kind;
 use crate::executor::metrics::attempts::AttemptOutcome;
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::cancellations::{CancelReason, CancelSignal};
@@ -159,7 +160,7 @@ pub(crate) async fn dead_letter(node: Arc<Node>, job: Job, slots: Arc<Slots>) {
 
 /// Makes a job wait again that this node has claimed and can't run.
 pub(crate) async fn give_back(node: Arc<Node>, job: Job, slots: Arc<Slots>) {
-    node.completions.send(Completion::released(job.fence())).await;
+    node.completions.send(Completion::released(&node.counters, job.fence(), ReleaseReason::LeftAlone)).await;
     free(&node, [slots]);
 }
 
@@ -240,7 +241,11 @@ async fn conclude<S: Store>(
             });
             match Box::pin(committing).await {
                 Ok((accepted, group_run)) => {
-                    add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
+                    if accepted {
+                        add(&node.counters.done, 1);
+                    } else {
+                        node.counters.refused.add_many(AttemptOutcome::Done.as_str(), 1);
+                    }
                     node.wakeup.job_waiters.notify([job.id]);
                     if accepted {
                         node.in_flight.remove(std::iter::once(fence));
@@ -286,7 +291,7 @@ async fn conclude<S: Store>(
         }
         AttemptEnd::Cancelled => {
             abandon(context);
-            Some(Completion::released(fence))
+            Some(Completion::released(&node.counters, job.fence(), ReleaseReason::Stopping))
         }
     };
     completion.map_or(Conclusion::Again, |completion| {

@@ -39,7 +39,7 @@ impl Node {
         tokio::spawn(async move {
             let (in_flight, store, stop) = looks;
             let state = Arc::<FailingTasks>::default().task("reconciliation", None, FAILED);
-            in_flight.reconcile(store, id, STRAGGLER, || (), state, stop).await;
+            in_flight.reconcile(store, id, STRAGGLER, |_| (), state, stop).await;
         });
         Self { directory, store, id, in_flight, stop }
     }
@@ -198,7 +198,7 @@ async fn a_lock_keeps_one_claim_and_an_outage_is_waited_for_once() {
     for (error, calls, left) in [(error().undecided(), 3, vec![3]), (error(), 1, vec![1, 2, 3])] {
         let answers = Arc::new(Answers { errors: Mutex::new(vec![error]), ..Answers::default() });
         let (store, mut named): (Arc<dyn Claims>, _) = (answers.clone(), named());
-        InFlight::default().give_back(&store, NodeId(1), &mut named, false, &|| ()).await.unwrap_err();
+        InFlight::default().give_back(&store, NodeId(1), &mut named, false, &|_| ()).await.unwrap_err();
         assert_eq!(answers.calls.lock().unwrap().len(), calls);
         assert_eq!(
             named.iter().map(|(claim, _)| *claim).collect::<Vec<_>>(),
