@@ -32,6 +32,11 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), Failure> {
     })
 }
 
+/// Returns a number with its noun, whose plural ends with an s: `1 job`, `2 jobs`.
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Writes a line to stdout.
 pub(crate) fn line(text: impl AsRef<str>) -> Result<(), Failure> {
     print(format!("{}\n", text.as_ref()))

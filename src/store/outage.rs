@@ -13,8 +13,10 @@
 //! ```
 //!
 //! A server that answers and lets this process not in hits everything alike, too: a password that was changed, a database that was dropped. One that
-//! takes no writes does not hit readers, so that is no state here: a line tells it, at most once a minute.
+//! takes no writes does not hit readers, and one that has no connection left does not hit those that have one, so these are no states here: a line tells it,
+//! at most once a minute.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -27,8 +29,11 @@ use crate::backoff::Reconnect;
 /// Longest pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is told that a database takes no writes.
+/// How often a [`Shortage`] is told.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// How soon it is told that an outage goes on for another reason, such as a server that is up again and refuses.
+const CAUSE_TOLD_AGAIN: Duration = Duration::from_secs(15);
 
 /// Tries to reach the database by a connection of its own.
 pub(crate) type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), Unusable>> + Send + Sync>;
@@ -50,10 +55,19 @@ pub struct Outage {
     state: Mutex<State>,
     probe: Option<Probe>,
     in_flight_counts: Mutex<Vec<Weak<InFlightCount>>>,
-    /// When it was told that no writes are taken.
-    told_read_only: Mutex<Option<Instant>>,
+    /// When each was told last.
+    told: Mutex<BTreeMap<Shortage, Instant>>,
     /// The runtime on which it tries to connect: that of the caller that reports a failure may end before the outage does.
     runtime: Option<Handle>,
+}
+
+/// A trouble that hits a part of the tasks only, while others go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Shortage {
+    /// The database takes no writes.
+    Writes,
+    /// The server has no connection left.
+    Connections,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +83,9 @@ enum State {
     },
     Down {
         since: Instant,
+        /// The reason that was told last, and when.
+        why: String,
+        told: Instant,
     },
 }
 
@@ -76,8 +93,8 @@ impl Outage {
     /// Creates the state of a database that has not been reached yet. Nothing is logged about it until [`watch`](Self::watch).
     pub(crate) fn new(label: String, probe: Option<Probe>) -> Arc<Self> {
         let (state, runtime) = (Mutex::new(State::Unwatched), Handle::try_current().ok());
-        let (in_flight_counts, told_read_only) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { label, state, probe, in_flight_counts, told_read_only, runtime })
+        let (in_flight_counts, told) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { label, state, probe, in_flight_counts, told, runtime })
     }
 
     /// Notes that the database was reached: from now on outages are logged.
@@ -130,21 +147,29 @@ impl Outage {
         }
     }
 
-    /// Tells that a statement of the engine was refused because the database takes no writes: once a minute for all tasks of the executors that
-    /// meet it. `false`: there is no executor, and the caller should say it.
-    pub(crate) fn takes_no_writes(&self, why: &str) -> bool {
+    /// Tells that a call of the engine failed for this reason: once a minute for all tasks of the executors that meet it. `false`: there is no executor,
+    /// and the caller should say it.
+    pub(crate) fn lacks(&self, shortage: Shortage, why: &str) -> bool {
         let counts = self.in_flight_counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.iter().all(|count| count.strong_count() == 0) {
             return false;
         }
         drop(counts);
-        let mut told = self.told_read_only.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
-            *told = Some(Instant::now());
-            tracing::warn!(
-                "the database {} takes no writes ({why}): statements that write wait until it does",
-                self.label
-            );
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(&shortage).is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
+            told.insert(shortage, Instant::now());
+            drop(told);
+            let label = &self.label;
+            match shortage {
+                Shortage::Writes => {
+                    tracing::warn!(
+                        "the database {label} takes no writes ({why}): statements that write wait until it does"
+                    );
+                }
+                Shortage::Connections => tracing::warn!(
+                    "the database {label} has no connection left for this process ({why}): what needs another one waits until it has"
+                ),
+            }
         }
         true
     }
@@ -188,19 +213,24 @@ impl Outage {
 
     fn not_reached(&self, Unusable { why, refuses }: &Unusable) {
         let mut state = self.state();
-        if let State::Doubted { since, .. } = *state {
-            *state = State::Down { since };
-            drop(state);
-            let what = if *refuses { "can't be used" } else { "is down" };
-            tracing::warn!("the database {} {what} ({why}): what needs it waits until it is back", self.label);
-        }
+        let (since, still) = match &*state {
+            State::Doubted { since, .. } => (*since, ""),
+            State::Down { since, why: before, told } if before != why && told.elapsed() >= CAUSE_TOLD_AGAIN => {
+                (*since, "still ")
+            }
+            _ => return,
+        };
+        *state = State::Down { since, why: why.clone(), told: Instant::now() };
+        drop(state);
+        let what = if *refuses { "can't be used" } else { "is down" };
+        tracing::warn!("the database {} {still}{what} ({why}): what needs it waits until it is back", self.label);
     }
 
     fn reached(&self) {
         let before = std::mem::replace(&mut *self.state(), State::Up);
         let label = &self.label;
         match before {
-            State::Down { since } => {
+            State::Down { since, .. } => {
                 let (after, kept) = (since.elapsed().as_secs_f64(), self.kept());
                 tracing::info!("the database {label} is back after {after:.1} s{kept}");
             }

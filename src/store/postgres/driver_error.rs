@@ -128,6 +128,11 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
         c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
             (ErrorKind::Database, "`jobwright grants PURPOSE ROLE` lists what a role needs")
         }
+        // The session in which a statement was prepared is not the one in which it is run.
+        c if *c == SqlState::DUPLICATE_PSTATEMENT || *c == SqlState::INVALID_SQL_STATEMENT_NAME => (
+            ErrorKind::Config,
+            "a pooler in between gives each transaction another session: set `database.pgbouncer = true`",
+        ),
         // PgBouncer's own message, which is always in English.
         c if *c == SqlState::PROTOCOL_VIOLATION && db.message().contains("statement pooling mode") => (
             ErrorKind::Config,

@@ -11,6 +11,7 @@ use super::options::Wanted;
 use super::pool::PoolError;
 use super::server::ServerLabel;
 use crate::error::{Error, ErrorKind};
+use crate::store::outage::Shortage;
 
 /// The action and the server that an error message names.
 #[derive(Clone, Copy)]
@@ -87,10 +88,11 @@ impl ErrorContext<'_> {
     }
 
     /// The same, if no server lets this process in: all that need a connection meet the same. Its caller logs the first error, which has a hint.
-    /// A server that has no connection left may have one for others.
+    /// A server that has no connection left may have one for others: that is told once a minute.
     fn unusable(self, error: Error, why: &str) -> Error {
         match error.kind() {
             ErrorKind::Unreachable => self.unreached(error, why),
+            ErrorKind::Busy if self.label.outage.lacks(Shortage::Connections, why) => error.already_logged(),
             ErrorKind::Busy => error,
             _ if self.label.outage.unanswered() => error.already_logged(),
             _ => error,
@@ -100,7 +102,7 @@ impl ErrorContext<'_> {
     /// Explains an error of a statement of the engine. That the server takes no writes is told once for all that meet it.
     pub(super) fn explain_engine(self, error: PgError) -> Error {
         let (why, error) = (why(&error), self.explain(error));
-        let is_told = error.kind() == ErrorKind::ReadOnly && self.label.outage.takes_no_writes(&why);
+        let is_told = error.kind() == ErrorKind::ReadOnly && self.label.outage.lacks(Shortage::Writes, &why);
         if is_told { error.already_logged() } else { error }
     }
 

@@ -10,13 +10,14 @@ use super::Finding;
 use crate::config::{Action, Settings, other_writers};
 use crate::grants::Purpose;
 use crate::handlers::{fault, places};
+use crate::output::counted;
 
 const CHECK: &str = "configuration";
 
 pub(super) fn check(settings: &Settings, purpose: Option<Purpose>) -> Vec<Finding> {
     let own = settings.own_queues().join(", ");
-    let kinds = settings.handlers.len();
-    let mut findings = vec![Finding::ok(CHECK, format!("readable; queues run here: {}; {kinds} handlers", dash(&own)))];
+    let kinds = counted(settings.handlers.len() as u64, "handler");
+    let mut findings = vec![Finding::ok(CHECK, format!("readable; queues run here: {}; {kinds}", dash(&own)))];
     findings.extend(private(settings));
     findings.extend(alterable(settings));
     findings.extend(programs(settings));

@@ -8,11 +8,12 @@ use jobwright::{AnyStore, MessageServices};
 
 use super::finding::State;
 use super::installation::{self, Known};
-use super::{Finding, connections, engine, locks, postgres, rights, sqlite};
+use super::{Finding, commits, connections, engine, locks, postgres, rights, sqlite};
 use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
 use crate::grants::Purpose;
+use crate::output::counted;
 
 pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: &mut Known) -> Vec<Finding> {
     if let Ok(Backend::Sqlite(path)) = settings.database.backend()
@@ -44,8 +45,12 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: 
             findings.extend(with_slow_notice(settings, postgres::server(&messages, &settings.database, purpose)).await);
             findings.push(postgres::primaries(&settings.database).await);
             findings.push(with_slow_notice(settings, locks::check(&messages, &settings.database)).await);
+            findings.push(with_slow_notice(settings, commits::check(&messages, &settings.database)).await);
         }
-        _ => findings.extend(sqlite::check(&messages).await),
+        _ => {
+            findings.extend(sqlite::check(&messages).await);
+            findings.extend(sqlite::disk(&messages));
+        }
     }
     findings.push(schema);
     if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
@@ -92,7 +97,7 @@ async fn schema(messages: &Messages) -> Finding {
     if newer > 0 {
         return Finding::fail(
             CHECK,
-            format!("{newer} versions that this program is too old for"),
+            format!("this program is too old for {}", counted(newer as u64, "version")),
             "upgrade this program",
         );
     }
@@ -137,7 +142,7 @@ fn nodes(status: &StatusReport, known: &mut Known) -> Finding {
         (0, waiting) => {
             let todo = "start `jobwright worker`; if one runs, it meets another server, schema or file than this command: compare \
                         what `database.url` leads to there";
-            Finding::fail(NODES, format!("none alive here, and {waiting} jobs wait or are due"), todo)
+            Finding::fail(NODES, format!("none alive here, and jobs wait or are due: {waiting}"), todo)
         }
         _ => unreleased(&status.nodes).unwrap_or_else(|| Finding::ok(NODES, format!("{alive} alive"))),
     }

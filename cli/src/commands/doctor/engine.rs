@@ -9,6 +9,7 @@ use super::Finding;
 use crate::commands::Messages;
 use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
+use crate::output::counted;
 
 /// A shorter delay may be work in progress.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -189,7 +190,7 @@ async fn unreadable(messages: &Messages) -> Checked {
     };
     let todo = "a program or a person wrote to the tables by hand, or a payload is beyond what can be read: look with `jobwright jobs show`, \
                 correct the program that sends it, and send it again; `jobwright jobs list --state dead --error \"can't be read: \"` lists them";
-    Ok(Finding::warn(CHECK, format!("{count} dead letters that can't be read, for instance {example}"), todo))
+    Ok(Finding::warn(CHECK, format!("dead letters that can't be read: {count}, for instance {example}"), todo))
 }
 
 /// Whether living nodes say that a task of theirs fails again and again.
@@ -255,7 +256,7 @@ async fn waiting(messages: &Messages) -> Checked {
     let described: Vec<String> = found
         .iter()
         .map(|(held, reason)| {
-            let jobs = if held.jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", held.jobs) };
+            let jobs = counted(held.jobs, "job");
             format!("{jobs} (for instance {}): {reason}", held.example.id)
         })
         .collect();

@@ -1,6 +1,7 @@
 //! `jobwright doctor`: independent checks, each with advice. None changes anything, and none shows a password.
 
 mod broker;
+mod commits;
 mod configuration;
 mod connections;
 mod database;

@@ -1,8 +1,10 @@
 //! Checks that only an embedded database needs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jobwright::{AnyStore, AnyTransaction};
+use nix::sys::statvfs::statvfs;
 
 use super::Finding;
 use crate::commands::Messages;
@@ -34,6 +36,37 @@ async fn version(messages: &Messages) -> jobwright::Result<String> {
     };
     context.rollback().await?;
     Ok(version)
+}
+
+/// With less free space than this, a database that grows is soon in trouble.
+const ENOUGH: u64 = 256 << 20;
+
+/// Checks the free space beside the file. On a server, no statement can tell it.
+pub(super) fn disk(messages: &Messages) -> Option<Finding> {
+    const CHECK: &str = "disk";
+    let AnyStore::Sqlite(store) = messages.store() else { return None };
+    let folder = store.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(match statvfs(folder) {
+        Ok(disk) => judged(disk.blocks_available().saturating_mul(disk.fragment_size())),
+        Err(error) => Finding::warn(
+            CHECK,
+            format!("the free space of {} is not known: {error}", folder.display()),
+            "nothing depends on this check",
+        ),
+    })
+}
+
+fn judged(free: u64) -> Finding {
+    const CHECK: &str = "disk";
+    let found = format!("{} MiB are free beside the database", free >> 20);
+    if free < ENOUGH {
+        return Finding::warn(
+            CHECK,
+            found,
+            "free space there: without any, nothing can be sent or recorded; nothing that was committed is lost",
+        );
+    }
+    Finding::ok(CHECK, found)
 }
 
 /// How long a node may take to end whose file is removed already.
@@ -72,5 +105,18 @@ pub(super) async fn nodes(messages: &Messages) -> Finding {
             )
         }
         Err(error) => Finding::error(CHECK, error, "the error says what to do"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::State;
+    use super::{ENOUGH, judged};
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_told() {
+        assert_eq!(judged(ENOUGH).state, State::Ok);
+        let told = judged(ENOUGH - 1);
+        assert!(told.state == State::Warn && told.found.starts_with("255 MiB are free"), "{}", told.found);
     }
 }

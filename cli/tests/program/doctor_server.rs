@@ -1,0 +1,137 @@
+//! What the doctor finds about a server: each fault is made on a server of its own, and the advice is played.
+
+use std::time::Duration;
+
+use jobwright::HandOutNumber;
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, NoTls};
+
+use crate::common::{Done, Sandbox, until};
+use crate::doctor::{advice, doctor, found};
+use crate::private_pg::PrivatePg;
+
+struct Server {
+    postgres: PrivatePg,
+    sandbox: Sandbox,
+    runtime: Runtime,
+    admin: Client,
+}
+
+impl Server {
+    /// `None`: there is no PostgreSQL to be tested with.
+    fn start(start: impl FnOnce() -> PrivatePg) -> Option<Self> {
+        if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
+            return None;
+        }
+        let postgres = start();
+        let sandbox = Sandbox::on_server(&postgres.url());
+        sandbox.configure("[handlers.mail]\ncommand = [\"true\"]\n");
+        let runtime = Runtime::new().unwrap();
+        let admin = session(&runtime, &postgres.url());
+        Some(Self { postgres, sandbox, runtime, admin })
+    }
+
+    fn run(&self, sql: &str) {
+        self.runtime.block_on(self.admin.batch_execute(sql)).unwrap();
+    }
+
+    /// Runs the checks as a role that has the rights of an executor.
+    fn doctor_as(&self, role: &str) -> Done {
+        let url = self.postgres.url().replace("postgres@", &format!("{role}@"));
+        let mut command = self.sandbox.command(&["doctor", "--output", "json"]);
+        Done::from(command.env("DATABASE_URL", url).output().unwrap())
+    }
+
+    fn executor(&self, role: &str) {
+        self.run(&format!("create role {role} login"));
+        let grants = self.sandbox.run(&["grants", "executor", role]).success().stdout;
+        self.run(&grants);
+    }
+}
+
+fn session(runtime: &Runtime, url: &str) -> Client {
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    })
+}
+
+/// Returns the first command of an advice.
+fn command(advice: &str) -> &str {
+    advice.split('`').nth(1).unwrap()
+}
+
+/// A schema of the search path in which anybody may create functions, and sessions that a role may not look at.
+#[test]
+fn what_a_role_meets_on_its_server() {
+    let Some(server) = Server::start(PrivatePg::start) else { return };
+    server.executor("worker");
+    let path = || found(&server.doctor_as("worker"), "search path").remove(0);
+    assert_eq!(path().0, "ok");
+    server.run("create schema shared; grant create, usage on schema shared to public");
+    server.run("alter role worker set search_path = shared, public");
+    let (state, text) = path();
+    assert!(state == "warn" && text.contains("public may create objects in the schema shared"), "{text}");
+    server.run(command(&advice(&server.doctor_as("worker"), "search path")));
+    assert_eq!(path().0, "ok");
+
+    // One that has written, and whose age the role can't see.
+    let other = session(&server.runtime, &server.postgres.url());
+    server.runtime.block_on(other.batch_execute("begin; create table written ()")).unwrap();
+    let oldest = || found(&server.doctor_as("worker"), "oldest transaction").remove(0);
+    let (state, text) = oldest();
+    assert!(state == "warn" && text.contains("sessions of others hide theirs from this role"), "{text}");
+    let grant = advice(&server.doctor_as("worker"), "oldest transaction");
+    server.run(&command(&grant).replace("ROLE", "worker"));
+    let (state, text) = oldest();
+    assert!(state == "ok" && text.contains("the session "), "{text}");
+}
+
+#[test]
+fn a_published_table_that_can_not_be_changed() {
+    let Some(server) = Server::start(|| PrivatePg::start_with(&["wal_level = logical"], &[])) else { return };
+    server.run("create publication everything for all tables");
+    let published = || found(&doctor(&server.sandbox), "publications").remove(0);
+    assert_eq!(published().0, "ok");
+    server.run("alter table jobwright.job replica identity nothing");
+    let (state, text) = published();
+    assert!(state == "fail" && text.contains("job (in everything)"), "{text}");
+    let advice = advice(&doctor(&server.sandbox), "publications");
+    assert!(advice.contains("`alter table … replica identity default`"), "{advice}");
+    server.run("alter table jobwright.job replica identity default");
+    assert_eq!(published().0, "ok");
+}
+
+#[test]
+fn a_clock_that_is_ahead() {
+    let Some(server) = Server::start(PrivatePg::start_with_clock) else { return };
+    let clock = || found(&doctor(&server.sandbox), "clock").remove(0);
+    assert_eq!(clock().0, "ok");
+    server.postgres.set_clock(3600);
+    let (state, text) = clock();
+    assert!(state == "warn" && text.contains("+3600."), "{text}");
+    assert!(advice(&doctor(&server.sandbox), "clock").contains("set both by NTP"));
+    server.postgres.set_clock(0);
+    assert_eq!(clock().0, "ok");
+}
+
+/// Its worker does not report, and no executor takes the job back.
+#[test]
+fn a_job_that_stays_with_an_external_worker() {
+    let Some(server) = Server::start(PrivatePg::start) else { return };
+    let id = server.sandbox.send(&["mail", "--queue", "partner"]);
+    server.runtime.block_on(async {
+        let messages = server.sandbox.messages().await;
+        let handed = messages.engine().hand_out("partner", 1, Duration::from_secs(60), HandOutNumber::new(1)).await;
+        assert_eq!(handed.unwrap().len(), 1);
+    });
+    assert_eq!(found(&doctor(&server.sandbox), "due work")[0].0, "ok");
+    server.run("update jobwright.external_job set lease_until = now() - interval '5 minutes'");
+    let (state, text) = found(&doctor(&server.sandbox), "due work").remove(0);
+    assert!(state == "warn" && text.contains("leases of external workers have been due for"), "{text}");
+    assert!(advice(&doctor(&server.sandbox), "due work").contains("start `jobwright worker`"));
+    let _worker = server.sandbox.worker(&[]);
+    until("the job to be taken back", || server.sandbox.show(&id)["state"] == "waiting");
+    assert_eq!(found(&doctor(&server.sandbox), "due work")[0].0, "ok");
+}

@@ -1,0 +1,276 @@
+//! A night on call: the settings of a role, the names of a database and the transactions of others go wrong one after the other, while jobs come in. Each time,
+//! the log tells it once, a command names it with its remedy, the remedy is played, and all goes on. In the end each job has started exactly once.
+//!
+//! Other events have tests of their own: a paused queue, a rule, a misspelled kind or queue (`why`), a lock, dead nodes, timers that stand still, claims that
+//! are refused (`doctor_faults`), old transactions and dead rows (`vacuum`), a broker that takes no messages or is away (`faults_alarm`, `faults_rabbitmq`),
+//! two primaries (`servers`), a copy of the database (`installations`), a database that is silent (`silent_database`), dead letters, retries and a kill
+//! (`examples/ops/night.sh`).
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, NoTls};
+
+use crate::common::{Done, Sandbox, Worker, until};
+use crate::doctor::{advice, doctor, found};
+use crate::private_pg::PrivatePg;
+
+/// The role that the worker has. Only it needs a password.
+const HBA: &str =
+    "host all executor 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n";
+/// Each start of a job is a line.
+const HANDLER: &str = "[handlers.mail]\ncommand = [\"sh\", \"-c\", \"echo $JOBWRIGHT_JOB_ID >> starts\"]\n";
+
+struct Night {
+    postgres: PrivatePg,
+    sandbox: Sandbox,
+    runtime: Runtime,
+    /// A superuser in another database than that of the jobs, which may be renamed.
+    admin: Client,
+    sent: Vec<String>,
+    worker: Option<Worker>,
+}
+
+impl Night {
+    /// `None`: there is no PostgreSQL to be tested with.
+    fn begin() -> Option<Self> {
+        if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
+            return None;
+        }
+        let postgres = PrivatePg::start_with(&["max_prepared_transactions = 2"], &[("pg_hba.conf", HBA)]);
+        let runtime = Runtime::new().unwrap();
+        let admin = connected(&runtime, &postgres.url());
+        let run = |sql: &str| runtime.block_on(admin.batch_execute(sql)).unwrap();
+        run("create database bank");
+        run("create role executor login password 'right'");
+        let sandbox = Sandbox::on_server(&of(&postgres.url(), "bank"));
+        sandbox.configure(HANDLER);
+        let grants = sandbox.run(&["grants", "executor", "executor"]).success().stdout;
+        let owner = connected(&runtime, &of(&postgres.url(), "bank"));
+        runtime.block_on(owner.batch_execute(&grants)).unwrap();
+        drop(owner);
+        Some(Self { postgres, sandbox, runtime, admin, sent: Vec::new(), worker: None })
+    }
+
+    fn run(&self, sql: &str) {
+        self.runtime.block_on(self.admin.batch_execute(sql)).unwrap();
+    }
+
+    /// Ends all sessions of the worker's role, as a restart of the server or of a pooler does.
+    fn end_sessions(&self) {
+        self.run("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'executor'");
+    }
+
+    /// Runs a command as the worker's role.
+    fn as_executor(&self, args: &[&str]) -> Command {
+        let mut command = self.sandbox.command(args);
+        let url = of(&self.postgres.url(), "bank").replace("postgres@", "executor:right@");
+        command.env("DATABASE_URL", url);
+        command
+    }
+
+    fn doctor_of_executor(&self) -> Done {
+        Done::from(self.as_executor(&["doctor", "--as", "executor", "--output", "json"]).output().unwrap())
+    }
+
+    fn start_worker(&mut self) {
+        self.worker = Some(Worker::start_in(&mut self.as_executor(&["worker"])));
+        self.work();
+    }
+
+    fn said(&self) -> String {
+        self.worker.as_ref().unwrap().said()
+    }
+
+    fn send(&mut self) {
+        let id = self.sandbox.send(&["mail"]);
+        self.sent.push(id);
+    }
+
+    fn starts(&self) -> BTreeMap<String, usize> {
+        let lines = std::fs::read_to_string(self.sandbox.file("starts")).unwrap_or_default();
+        lines.lines().fold(BTreeMap::new(), |mut starts, id| {
+            *starts.entry(id.to_owned()).or_default() += 1;
+            starts
+        })
+    }
+
+    /// Sends a job, and waits until it is done with all before.
+    fn work(&mut self) {
+        self.send();
+        until("all jobs to be done", || self.sandbox.list(&[]).is_empty());
+        let starts = self.starts();
+        for id in &self.sent {
+            assert_eq!(starts.get(id), Some(&1), "{id} of {starts:?}");
+        }
+    }
+
+    /// Makes a fault, waits until the log names it, leaves it for a while in which jobs come in, ends it, and waits until the worker has done all.
+    /// Returns what the log said meanwhile.
+    fn while_it_lasts(&mut self, fault: &[&str], told: &str, look: impl Fn(&Self), remedy: &[&str]) -> String {
+        let before = self.said().len();
+        for sql in fault {
+            self.run(sql);
+        }
+        self.end_sessions();
+        until(told, || self.said()[before..].contains(told));
+        look(self);
+        for sql in remedy {
+            self.run(sql);
+        }
+        let told = self.said()[before..].to_owned();
+        if told.contains("waits until it is back") {
+            until("its end to be told", || self.said()[before..].contains("is back"));
+        }
+        self.work();
+        self.said()[before..].to_owned()
+    }
+}
+
+fn connected(runtime: &Runtime, url: &str) -> Client {
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    })
+}
+
+/// Returns the URL of another database of the same server.
+fn of(url: &str, database: &str) -> String {
+    let (server, _) = url.rsplit_once('/').unwrap();
+    format!("{server}/{database}")
+}
+
+/// Asserts that an outage is told in a few lines, however many tasks meet it.
+#[track_caller]
+fn is_told_once(said: &str, cause: &str) {
+    let lines: Vec<_> = said.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
+    let about = lines.iter().filter(|line| line.contains(cause)).count();
+    assert!((1..=2).contains(&about), "{about} lines about {cause:?}:\n{said}");
+    assert!(lines.len() <= 6, "{} lines:\n{said}", lines.len());
+}
+
+#[test]
+fn what_becomes_of_a_role_and_its_database() {
+    let Some(mut night) = Night::begin() else { return };
+    night.start_worker();
+
+    let refused = "password authentication failed";
+    let look = |night: &Night| {
+        let done = night.doctor_of_executor();
+        assert!(found(&done, "database")[0].1.contains(refused), "{done:?}");
+        assert!(advice(&done, "database").contains("the password"), "{done:?}");
+    };
+    let said = night.while_it_lasts(
+        &["alter role executor password 'changed'"],
+        refused,
+        look,
+        &["alter role executor password 'right'"],
+    );
+    is_told_once(&said, refused);
+
+    let missing = "database \"bank\" does not exist";
+    let look = |night: &Night| {
+        let done = night.doctor_of_executor();
+        let told = found(&done, "database").remove(0).1;
+        assert!(told.contains("does not exist") && told.contains("create the database, or correct the URL"), "{told}");
+    };
+    let renamed = [
+        "alter database bank allow_connections false",
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'bank'",
+        "alter database bank rename to elsewhere",
+        "alter database elsewhere allow_connections true",
+    ];
+    let said = night.while_it_lasts(&renamed, missing, look, &["alter database elsewhere rename to bank"]);
+    is_told_once(&said, missing);
+
+    let full = "too many connections for role";
+    let look = |night: &Night| {
+        let done = night.doctor_of_executor();
+        assert!(found(&done, "database")[0].1.contains(full), "{done:?}");
+    };
+    let limit = "alter role executor connection limit";
+    let said = night.while_it_lasts(&[&format!("{limit} 0")], full, look, &[&format!("{limit} -1")]);
+    is_told_once(&said, full);
+
+    let read_only = "read-only";
+    let look = |night: &Night| {
+        let done = night.doctor_of_executor();
+        let (state, told) = found(&done, "database writes").remove(0);
+        assert!(state == "fail" && told.contains("`default_transaction_read_only` is on"), "{told}");
+        assert!(advice(&done, "database writes").contains("alter role … set default_transaction_read_only = off"));
+    };
+    let setting = "alter role executor set default_transaction_read_only =";
+    let said = night.while_it_lasts(
+        &[&format!("{setting} on")],
+        read_only,
+        look,
+        &[
+            &format!("{setting} off"),
+            "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'executor'",
+        ],
+    );
+    is_told_once(&said, read_only);
+
+    // The engine sets its own limits.
+    night.run("alter role executor set statement_timeout = '20ms'");
+    night.run("alter role executor set lock_timeout = '1ms'");
+    night.end_sessions();
+    night.work();
+}
+
+#[test]
+fn what_others_do_to_the_tables() {
+    let Some(mut night) = Night::begin() else { return };
+    night.start_worker();
+
+    // A transaction manager has died, and its transaction keeps a table from being written to.
+    let other = connected(&night.runtime, &of(&night.postgres.url(), "bank"));
+    let prepare = "begin; lock table jobwright.job in share mode; prepare transaction 'transfer-7'";
+    night.runtime.block_on(other.batch_execute(prepare)).unwrap();
+    // What is sent meanwhile waits for it, too.
+    let sending = night.sandbox.command(&["send", "mail"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    until("the doctor to name the prepared transaction", || found(&doctor(&night.sandbox), "locks")[0].0 == "warn");
+    let done = doctor(&night.sandbox);
+    assert!(found(&done, "locks")[0].1.contains("for a prepared transaction"), "{done:?}");
+    let told = advice(&done, "locks");
+    assert!(told.contains("select * from pg_prepared_xacts") && told.contains("rollback prepared"), "{told}");
+    night.runtime.block_on(other.batch_execute("rollback prepared 'transfer-7'")).unwrap();
+    let sent = Done::from(sending.wait_with_output().unwrap()).success();
+    night.sent.push(sent.stdout.trim().to_owned());
+    night.work();
+
+    // A standby that commits wait for is away.
+    for sql in ["alter system set synchronous_standby_names = 'away'", "select pg_reload_conf()"] {
+        night.run(sql);
+    }
+    let sending = night.sandbox.command(&["send", "mail"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    until("the doctor to name the commits", || found(&doctor(&night.sandbox), "commits")[0].0 == "warn");
+    let done = doctor(&night.sandbox);
+    assert!(found(&done, "commits")[0].1.contains("away"), "{done:?}");
+    let told = advice(&done, "commits");
+    for sql in told.split('`').skip(1).step_by(2) {
+        night.run(sql);
+    }
+    let sent = Done::from(sending.wait_with_output().unwrap()).success();
+    night.sent.push(sent.stdout.trim().to_owned());
+    until("no commit to wait", || found(&doctor(&night.sandbox), "commits")[0].0 == "ok");
+    night.work();
+
+    // Maintenance that takes the table for itself.
+    for sql in ["vacuum full jobwright.job", "cluster jobwright.job using job_id", "reindex table jobwright.job"] {
+        night.send();
+        night.runtime.block_on(other.batch_execute(sql)).unwrap();
+        night.work();
+    }
+
+    // The server is restarted, and crashes.
+    let before = night.said().len();
+    night.postgres.stop();
+    until("the outage to be told", || night.said()[before..].contains("is down"));
+    night.postgres.start_again();
+    until("its end to be told", || night.said()[before..].contains("is back"));
+    night.postgres.crash_and_restart();
+    night.work();
+}
