@@ -1427,11 +1427,11 @@ declare
         'expires', (extract(epoch from moment) * 1000000)::int8 + lives)), '{}');
 begin
     if kind is null or kind = '' or octet_length(kind) > 100 or kind ~ '[[:cntrl:]]' or kind <> btrim(kind) then
-        raise exception 'jobwright.send: the kind % is empty, longer than 100 bytes, or has control characters or outer blanks', quote_nullable(kind)
+        raise exception 'jobwright.send: the kind % is empty, longer than 100 bytes, or has control characters or outer blanks', quote_nullable(regexp_replace(left(kind, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
     if queue is null or queue = '' or octet_length(queue) > 100 or queue ~ '[[:cntrl:]]' or queue <> btrim(queue) then
-        raise exception 'jobwright.send: the queue % is empty, longer than 100 bytes, or has control characters or outer blanks', quote_nullable(queue)
+        raise exception 'jobwright.send: the queue % is empty, longer than 100 bytes, or has control characters or outer blanks', quote_nullable(regexp_replace(left(queue, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
     if payload is null then
@@ -1493,15 +1493,15 @@ begin
         end if;
     end if;
     if exclusive_group is not null and (exclusive_group = '' or octet_length(exclusive_group) > 200 or exclusive_group ~ '[[:cntrl:]]') then
-        raise exception 'jobwright.send: the exclusive_group % is empty, longer than 200 bytes, or has control characters', quote_nullable(exclusive_group)
+        raise exception 'jobwright.send: the exclusive_group % is empty, longer than 200 bytes, or has control characters', quote_nullable(regexp_replace(left(exclusive_group, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
     if tenant is not null and (tenant = '' or octet_length(tenant) > 200 or tenant ~ '[[:cntrl:]]' or tenant <> btrim(tenant)) then
-        raise exception 'jobwright.send: the tenant % is empty, longer than 200 bytes, or has control characters or outer blanks', quote_nullable(tenant)
+        raise exception 'jobwright.send: the tenant % is empty, longer than 200 bytes, or has control characters or outer blanks', quote_nullable(regexp_replace(left(tenant, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
     if limit_key is not null and (limit_key = '' or octet_length(limit_key) > 200 or limit_key ~ '[[:cntrl:]]' or limit_key <> btrim(limit_key)) then
-        raise exception 'jobwright.send: the limit_key % is empty, longer than 200 bytes, or has control characters or outer blanks', quote_nullable(limit_key)
+        raise exception 'jobwright.send: the limit_key % is empty, longer than 200 bytes, or has control characters or outer blanks', quote_nullable(regexp_replace(left(limit_key, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
     if ttl is not null and (lives < 1000 or ttl > interval '100 years') then
@@ -1515,7 +1515,7 @@ begin
     end if;
     if unique_key is not null then
         if unique_key = '' or octet_length(unique_key) > 200 or unique_key ~ '[[:cntrl:]]' then
-            raise exception 'jobwright.send: the unique_key % is empty, longer than 200 bytes, or has control characters', quote_nullable(unique_key)
+            raise exception 'jobwright.send: the unique_key % is empty, longer than 200 bytes, or has control characters', quote_nullable(regexp_replace(left(unique_key, 100), '[[:cntrl:]]', '?', 'g'))
                 using errcode = 'invalid_parameter_value';
         end if;
         -- The same digest as the library's, so that jobs sent in either way are unique together.

@@ -43,7 +43,7 @@ pub(crate) struct OperatorArgs {
 /// Reads `2026-03-29T12:00:00Z`.
 pub(super) fn timestamp(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| {
-        "it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00"
+        "it is not a moment of the years 1 to 9998: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00"
             .to_owned()
     })
 }

@@ -15,7 +15,7 @@ use super::{connect_database, history, progress, show};
 use crate::args::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, line, or_dash, print, say, table, time};
+use crate::output::{Format, counted, json, line, or_dash, print, say, table, time};
 
 /// How often the line of a long operation changes.
 const SHOWN: Duration = Duration::from_millis(100);
@@ -180,8 +180,8 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     };
     if affected.total() < asked {
         return Err(Failure::Failed(format!(
-            "{} of the {asked} jobs could not be {done}: they are not there (done, cancelled or deleted), or in no state for it ({states})",
-            asked - affected.total()
+            "{} of {asked} could not be {done}: not there (done, cancelled or deleted), or in no state for it ({states})",
+            counted(asked - affected.total(), "job")
         )));
     }
     Ok(())
@@ -213,8 +213,8 @@ async fn watched(
                 if watch.is_stopped() {
                     bar.finish_and_clear();
                     return Err(Failure::Interrupted(format!(
-                        "interrupted: {} jobs {done}, and the present transaction may be committed or not",
-                        watch.done()
+                        "interrupted: {} {done}, and the present transaction may be committed or not",
+                        counted(watch.done(), "job")
                     )));
                 }
                 watch.stop();

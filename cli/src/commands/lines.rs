@@ -10,7 +10,7 @@ use super::job_options::with_options;
 use super::progress;
 use crate::args::SendArgs;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{counted, say};
 
 /// Jobs in one transaction.
 const BATCH: usize = 1000;
@@ -93,7 +93,7 @@ pub(super) async fn send_lines(
             Err(error) => {
                 bar.finish_and_clear();
                 let what = if error.kind() == ErrorKind::CommitUnknown { "may have failed" } else { "failed" };
-                say(format!("{} before; the commit of lines {first} to {last} {what}", counted(sent, known)));
+                say(format!("{} before; the commit of lines {first} to {last} {what}", summary(sent, known)));
                 if let Some(Err(why)) = end {
                     say(format!("line {} can't be sent: {why}", lines.number));
                 }
@@ -106,7 +106,7 @@ pub(super) async fn send_lines(
             Some(Ok(())) => {
                 bar.finish_and_clear();
                 if !quiet {
-                    say(format!("{} in {:.1} s", counted(sent, known), began.elapsed().as_secs_f64()));
+                    say(format!("{} in {:.1} s", summary(sent, known), began.elapsed().as_secs_f64()));
                 }
                 return Ok(());
             }
@@ -115,7 +115,7 @@ pub(super) async fn send_lines(
                 return Err(Failure::Failed(format!(
                     "line {} can't be sent: {why}; all lines before it have been sent: {}",
                     lines.number,
-                    counted(sent, known)
+                    summary(sent, known)
                 )));
             }
         }
@@ -123,11 +123,11 @@ pub(super) async fn send_lines(
 }
 
 /// Says how many jobs were sent, and how many were there already.
-fn counted(sent: u64, known: u64) -> String {
-    let jobs = if sent == 1 { "job" } else { "jobs" };
+fn summary(sent: u64, known: u64) -> String {
+    let jobs = counted(sent, "job");
     match known {
-        0 => format!("sent {sent} {jobs}"),
-        _ => format!("sent {sent} {jobs}, {known} were there already"),
+        0 => format!("sent {jobs}"),
+        _ => format!("sent {jobs}, already there: {known}"),
     }
 }
 

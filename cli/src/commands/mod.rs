@@ -31,6 +31,7 @@ pub(crate) mod why;
 pub(crate) mod worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jobwright::config::Access;
 use jobwright::{AnyStore, Broker, BrokerConfig, BrokerMode, MessageServices};
@@ -51,6 +52,19 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Messages, Failure> {
 /// Connects as [`connect`] does, but creates a missing embedded database.
 pub(crate) async fn connect_or_create(settings: &Settings) -> Result<Messages, Failure> {
     Ok(open(settings, Access::Create).await?.with_broker(&settings.broker).await?)
+}
+
+/// How long a command that sends waits for a broker that does not answer. Its jobs are in the table then, and lose nothing.
+const SENDER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Connects as [`connect`] does, for a command that has done its duty once its jobs are committed: a broker that is silent, and not required, does not hold
+/// it up for the whole `broker.connect_timeout`.
+pub(crate) async fn connect_to_send(settings: &Settings) -> Result<Messages, Failure> {
+    let mut broker = settings.broker.clone();
+    if !broker.required {
+        broker.connect_timeout = broker.connect_timeout.min(SENDER_PATIENCE);
+    }
+    Ok(connect_database(settings).await?.with_broker(&broker).await?)
 }
 
 /// Connects to the configured database alone, for commands that need no broker.

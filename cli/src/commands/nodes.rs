@@ -40,7 +40,7 @@ async fn evict(settings: &Settings, args: EvictArgs) -> Result<(), Failure> {
         return match args.output.output {
             Format::Json => json(&value!({ "dry_run": true, "node": node, "running": found.running })),
             Format::Table => line(format!(
-                "node {node} ({}) would be declared dead, and the {} jobs it has would be released; its lease ends in {:.1} s",
+                "node {node} ({}) would be declared dead, and its jobs ({}) would be released; its lease ends in {:.1} s",
                 found.name, found.running, found.lease_seconds_left
             )),
         };
@@ -53,7 +53,7 @@ async fn evict(settings: &Settings, args: EvictArgs) -> Result<(), Failure> {
     match args.output.output {
         Format::Json => json(&value!({ "node": node, "waiting": waiting, "dead": dead })),
         Format::Table => {
-            line(format!("node {node} is declared dead; {waiting} jobs wait again, {dead} became dead letters"))
+            line(format!("node {node} is declared dead; jobs that wait again: {waiting}; new dead letters: {dead}"))
         }
     }
 }

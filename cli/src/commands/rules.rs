@@ -4,6 +4,7 @@ use std::env;
 
 use jobwright::store::{Rule, Scope, ShareBy};
 use jobwright::{Admin, AnyStore, MessageServices};
+use nix::unistd::{Uid, User};
 
 use super::connect_database;
 use super::slow_notice::with_slow_notice;
@@ -126,7 +127,9 @@ impl OperatorArgs {
     pub(crate) fn name(&self) -> String {
         self.operator.clone().unwrap_or_else(|| {
             let first = |names: [&str; 2]| names.iter().find_map(|name| env::var(name).ok().filter(|v| !v.is_empty()));
-            let user = first(["USER", "LOGNAME"]).unwrap_or_else(|| "unknown".to_owned());
+            // Cron and containers set neither.
+            let known = || User::from_uid(Uid::effective()).ok().flatten().map(|user| user.name);
+            let user = first(["USER", "LOGNAME"]).or_else(known).unwrap_or_else(|| Uid::effective().to_string());
             let host = first(["HOSTNAME", "HOST"])
                 .or_else(|| std::fs::read_to_string("/etc/hostname").ok().map(|name| name.trim().to_owned()))
                 .unwrap_or_else(|| "localhost".to_owned());

@@ -13,7 +13,7 @@ use super::slow_notice::with_slow_notice;
 use crate::args::{BackfillArgs, DeleteSchedulesArgs, OperatorArgs, PutArgs, SchedulesCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, line, or_dash, print, table, time};
+use crate::output::{Format, counted, json, line, or_dash, print, table, time};
 
 /// How many occurrences a dry run shows.
 const PREVIEWED: usize = 5;
@@ -212,11 +212,13 @@ async fn backfill(messages: &MessageServices<AnyStore>, args: &BackfillArgs) -> 
         Format::Json => json(&value!({
             "dry_run": args.dry_run, "occurrences": done.occurrences, "jobs": done.jobs, "queue": done.queue,
         })),
-        Format::Table if args.dry_run => line(format!("{} occurrences; their jobs would be sent", done.occurrences)),
+        Format::Table if args.dry_run => {
+            line(format!("{}; their jobs would be sent", counted(done.occurrences, "occurrence")))
+        }
         Format::Table => line(format!(
-            "{} occurrences, {} jobs sent{}",
-            done.occurrences,
-            done.jobs,
+            "{}, {} sent{}",
+            counted(done.occurrences, "occurrence"),
+            counted(done.jobs, "job"),
             if done.jobs < done.occurrences { "; the others are still there" } else { "" }
         )),
     }

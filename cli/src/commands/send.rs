@@ -8,7 +8,7 @@ use jobwright::{NewJob, Payload};
 use nix::poll::{PollFd, PollFlags, poll};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
-use super::connect;
+use super::connect_to_send;
 use super::job_options::with_options;
 use super::lines::send_lines;
 use crate::args::SendArgs;
@@ -19,7 +19,7 @@ use crate::output::{line, say};
 pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Result<(), Failure> {
     let longest = settings.database.max_payload;
     if args.lines || args.jsonl {
-        let messages = connect(settings).await?;
+        let messages = connect_to_send(settings).await?;
         messages.prepare(&args.options.queue).await;
         let input = BufReader::with_capacity(256 * 1024, tokio::io::stdin());
         let sent = send_lines(&messages, &args, input, longest, quiet).await;
@@ -32,7 +32,7 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     if let Some(id) = args.options.id {
         job = job.id(id);
     }
-    let messages = connect(settings).await?;
+    let messages = connect_to_send(settings).await?;
     messages.prepare(&queue).await;
     let mut context = messages.begin();
     let id = context.send(job)?;

@@ -1,6 +1,7 @@
 //! `jobwright jobs show`.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use jobwright::store::{JobDetail, JobProgress, JobResult, JobState, Reason};
 use jobwright::{Admin, JobId, Payload};
@@ -11,7 +12,7 @@ use super::slow_notice::with_slow_notice;
 use crate::args::ShowArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, harmless, json, or_dash, print, time};
+use crate::output::{Format, counted, harmless, json, or_dash, print, time};
 
 pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
@@ -174,7 +175,7 @@ fn sheet(job: &JobDetail, reasons: &[Reason], progress: Option<&JobProgress>, re
         }
     }
     let content_type = job.payload.content_type();
-    let _ = writeln!(text, "\npayload ({content_type}, {} bytes):", job.payload.as_bytes().len());
+    let _ = writeln!(text, "\npayload ({content_type}, {}):", counted(job.payload.as_bytes().len() as u64, "byte"));
     write_payload(&mut text, &job.payload);
     if let Some(checkpoint) = progress.and_then(|progress| progress.checkpoint.as_ref()) {
         text.push_str("\ncheckpoint, from which the next attempt goes on:\n");
@@ -188,6 +189,11 @@ fn sheet(job: &JobDetail, reasons: &[Reason], progress: Option<&JobProgress>, re
     harmless(&text)
 }
 
+/// Returns a time as people write it: `1h 30m`.
+fn duration(time: Duration) -> String {
+    jiff::SignedDuration::try_from(time).map_or_else(|_| format!("{time:?}"), |time| format!("{time:#}"))
+}
+
 /// Returns the job's options beyond its place in the queue; `-` where one is not set.
 fn asked(job: &JobDetail) -> [(&'static str, String); 5] {
     let options = &job.options;
@@ -197,7 +203,7 @@ fn asked(job: &JobDetail) -> [(&'static str, String); 5] {
         ("group", or_dash(options.group.as_ref().map(|group| format!("{group}{ordered}")))),
         ("tenant", or_dash(options.tenant.as_ref())),
         ("limit key", or_dash(options.limit_key.as_ref())),
-        ("lives for", or_dash(options.ttl.map(|ttl| format!("{ttl:?}")))),
+        ("lives for", or_dash(options.ttl.map(duration))),
         ("expires at", or_dash(expires.map(time))),
     ]
 }

@@ -16,7 +16,7 @@ use super::{connect, rejected};
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, harmless, json, json_line, or_dash, print, table, time};
+use crate::output::{Format, counted, harmless, json, json_line, or_dash, print, table, time};
 
 /// How long it reads the reasons that hold jobs up.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -222,7 +222,7 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     }
     let held = report.held_up.as_deref().unwrap_or_default();
     for HeldUp { jobs, example, .. } in held.iter().take(HELD) {
-        let jobs = if *jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") };
+        let jobs = counted(*jobs, "job");
         if let Some(reason) = example.reasons.iter().find(|reason| reason.lasts()) {
             let remedy = reason.remedy(example.id).map_or_else(String::new, |remedy| format!("; {remedy}"));
             text.extend(["→ ", &harmless(&format!("{jobs}, for instance {}: {reason}{remedy}", example.id)), "\n"]);

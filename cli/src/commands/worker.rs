@@ -120,12 +120,10 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
         broker_summary(&stats);
     }
     if args.fail_on_dead && stats.dead > 0 && ended.is_ok() {
-        let jobs = if stats.dead == 1 {
-            "1 job has become a dead letter".to_owned()
-        } else {
-            format!("{} jobs have become dead letters", stats.dead)
-        };
-        return Err(Failure::Failed(format!("{jobs}, {} are done: `jobwright jobs errors` says why", stats.done)));
+        return Err(Failure::Failed(format!(
+            "new dead letters: {}, jobs done: {}; `jobwright jobs errors` says why",
+            stats.dead, stats.done
+        )));
     }
     if forced && stopping.cut_short() {
         return Err(Failure::Failed("stopped before all handlers had finished".to_owned()));

@@ -87,7 +87,7 @@ pub(super) async fn run(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
     } else {
         send(stage, jobs).await?;
         let waiting = stage.queue(QUEUE).await?.waiting;
-        line(format!("    sent: {waiting} jobs wait, after {:.1} s", began.elapsed().as_secs_f64()))?;
+        line(format!("    sent: {waiting} jobs, which wait, after {:.1} s", began.elapsed().as_secs_f64()))?;
         let began = Instant::now();
         (start().await?, jobs, began)
     };

@@ -48,7 +48,7 @@ fn an_eviction_can_be_tried_first() {
         serde_json::from_str(&sandbox.run(&["nodes", "list", "--output", "json"]).success().stdout).unwrap();
     let node = nodes[0]["id"].to_string();
     let dry = sandbox.run(&["nodes", "evict", &node, "--dry-run"]).success().stdout;
-    assert!(dry.contains("the 1 jobs it has would be released"), "{dry}");
+    assert!(dry.contains("its jobs (1) would be released"), "{dry}");
     assert_eq!(sandbox.show(&id)["state"], "running");
     sandbox.run(&["nodes", "evict", "1234567", "--dry-run"]).code(1).says("there is no node 1234567");
 }

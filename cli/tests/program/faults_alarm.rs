@@ -43,3 +43,13 @@ fn faults_an_alarm_is_seen_by_commands_that_only_read() {
         "asking left something"
     );
 }
+
+/// It accepts connections, and says nothing: a frozen process, or packets that are dropped. The job is in the table, so its sender has no reason to wait for long.
+#[test]
+fn faults_a_silent_broker_does_not_hold_up_a_sender() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let sandbox = Sandbox::sqlite().with_broker(&format!("amqp://{}", silent.local_addr().unwrap()));
+    let done = sandbox.run(&["send", "mail"]).success();
+    assert!(done.stderr.contains("is down (no answer within 1s"), "{done:?}");
+    sandbox.run(&["jobs", "show", done.stdout.trim()]).success();
+}

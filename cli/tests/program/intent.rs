@@ -73,7 +73,7 @@ fn a_steady_writer_is_followed(sandbox: &Sandbox) {
 fn lines_that_were_there_already_are_not_counted(sandbox: &Sandbox) {
     sandbox.run(&["migrate"]).success();
     let lines = sandbox.run_with(&["send", "k", "--lines", "--unique", "x"], b"a\nb\nc\n").success();
-    lines.says("sent 1 job, 2 were there already");
+    lines.says("sent 1 job, already there: 2");
     assert_eq!(sandbox.list(&[]).len(), 1);
     sandbox.run_with(&["send", "k", "--lines"], b"a\n").success().says("sent 1 job in ");
 }
@@ -104,10 +104,7 @@ fn a_drain_says_that_jobs_died(sandbox: &Sandbox) {
     for kind in ["bad", "good", "good"] {
         sandbox.send(&[kind]);
     }
-    sandbox
-        .run(&["worker", "--drain", "--fail-on-dead", "-q"])
-        .code(1)
-        .says("1 job has become a dead letter, 2 are done");
+    sandbox.run(&["worker", "--drain", "--fail-on-dead", "-q"]).code(1).says("new dead letters: 1, jobs done: 2");
     sandbox.send(&["good"]);
     sandbox.run(&["worker", "--drain", "--fail-on-dead"]).success();
 }

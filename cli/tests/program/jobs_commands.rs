@@ -64,7 +64,7 @@ fn options_of_a_job_are_shown(sandbox: &Sandbox) {
     assert_eq!(options["ttl"], json!(3_600_000_000_u64));
     assert!(options["expires"].as_i64().unwrap() > 0, "{job}");
     let sheet = sandbox.run(&["jobs", "show", &id]).success().stdout;
-    for text in ["group", "acme", "printer", "3600s", "g (ordered)"] {
+    for text in ["group", "acme", "printer", "1h", "g (ordered)"] {
         assert!(sheet.contains(text), "{text}: {sheet}");
     }
     sandbox.run(&["send", "x", "--ordered"]).code(2).says("--group");
@@ -222,7 +222,7 @@ fn operations_can_be_applied_to_jobs(sandbox: &Sandbox) {
     assert_eq!(sandbox.show(&dead[0])["state"], "waiting");
     assert_eq!(sandbox.show(&dead[0])["attempt"], 0);
     assert_eq!(sandbox.show(&later)["state"], "waiting");
-    sandbox.run(&["jobs", "retry", &other]).code(1).says("1 of the 1 jobs could not be retried");
+    sandbox.run(&["jobs", "retry", &other]).code(1).says("1 job of 1 could not be retried");
     says(&["cancel", "--kind", "other"], "1 job cancelled (1 waiting before)");
     sandbox.run(&["jobs", "show", &other]).code(1);
     says(&["cancel", "--kind", "other"], "0 jobs cancelled");
