@@ -207,11 +207,13 @@ impl Completer {
             add(counter(&self.counters, &settlement.verdict), 1);
         }
         self.wakeup.job_waiters.notify(accepted.iter().copied());
-        for outcome in AttemptOutcome::ALL {
-            let is_refused = |settlement: &&Settlement| {
-                !taken.contains(&settlement.fence.id) && settled_as(&settlement.verdict) == outcome
-            };
-            self.refused(outcome, settlements.iter().filter(is_refused).count() as u64);
+        if accepted.len() < settlements.len() {
+            for outcome in AttemptOutcome::ALL {
+                let is_refused = |settlement: &&Settlement| {
+                    !taken.contains(&settlement.fence.id) && settled_as(&settlement.verdict) == outcome
+                };
+                self.refused(outcome, settlements.iter().filter(is_refused).count() as u64);
+            }
         }
         self.remove_from_flight(settlements.iter().map(|s| s.fence), accepted.len());
         accepted
