@@ -10,7 +10,7 @@ Usage: jobwright-bench core|amqp|engine|peers [--runs N] [--quick] [--only CASE,
   amqp              over RabbitMQ, beside the bare broker and the database alone
   engine            groups, limits, uniqueness, history: each beside plain jobs and a bare loop
   peers             beside other executors on the same server, each fetched from its own package index
-  fleet             many executors on one database: their start, idle, under load, a restart, half of them killed
+  fleet             many executors on one database: their start, idle, with jobs held back, under load, a restart, half of them killed
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
@@ -19,7 +19,7 @@ Usage: jobwright-bench core|amqp|engine|peers [--runs N] [--quick] [--only CASE,
                     engine: plain, options, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
                     peers: graphile-npm, graphile-npm-1, pg-boss, graphile-queues, graphile-queues-1, pg-boss-fifo,
                       pg-boss-groups
-                    fleet: start, idle, load, restart, killed
+                    fleet: start, idle, held, load, restart, killed
   --json FILE       all values of all runs
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
   --check           exit 1 if a line is below what is required

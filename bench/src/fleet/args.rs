@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::args::only;
 
 /// The measurements, in the order in which they run.
-pub(crate) const CASES: [&str; 5] = ["start", "idle", "load", "restart", "killed"];
+pub(crate) const CASES: [&str; 6] = ["start", "idle", "held", "load", "restart", "killed"];
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]

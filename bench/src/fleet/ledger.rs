@@ -43,6 +43,11 @@ impl<Id: Eq + Hash> Ledger<Id> {
         *self.lock().entry(id).or_default() += 1;
     }
 
+    /// Returns whether a handler of this job has begun.
+    pub(super) fn has_started(&self, id: &Id) -> bool {
+        self.lock().contains_key(id)
+    }
+
     /// Returns what is wrong: jobs that were sent and never started, and jobs that started twice. `left` is how many rows of jobs are still in the table.
     pub(super) fn problems(&self, what: &str, sent: &Sent<Id>, left: i64) -> Vec<String> {
         let starts = self.lock();

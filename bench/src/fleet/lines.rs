@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::figures::{Figure, Figures, Unit};
+use super::held::Held;
 use super::idle::{Idle, Start};
 use super::killed::{self, Killed};
 use super::load::Load;
@@ -11,6 +12,8 @@ use super::restart::Restart;
 /// What an idle node may have and cost, and how long a restart may take.
 const CONNECTIONS_OF_A_NODE: f64 = 3.0;
 const TRANSACTIONS_OF_A_NODE: f64 = 0.3;
+/// The same while jobs wait that may not start.
+const TRANSACTIONS_BEHIND_A_RULE: f64 = 0.5;
 const BACK_WITHIN: f64 = 30.0;
 
 /// A measurement of the fleet and of few nodes, each with its number of nodes.
@@ -60,6 +63,15 @@ pub(super) fn idle(figures: &mut Figures, both: &Both<Idle>) {
     );
     processor(figures, "idle: PostgreSQL's CPU a second, all nodes", both, |idle, _| idle.cpu);
     processor(figures, "idle: PostgreSQL's CPU a second, for a node", both, |idle, nodes| Some(idle.cpu? / nodes));
+}
+
+pub(super) fn held(figures: &mut Figures, both: &Both<Held>) {
+    let of_a_node = |name: &str, of: fn(Held) -> Idle| {
+        let name = format!("behind {name}: transactions a second of a node");
+        each(&name, Unit::Mean, both, |held, nodes| of(held).transactions / nodes).at_most(TRANSACTIONS_BEHIND_A_RULE)
+    };
+    figures.add(of_a_node("a full limit", |held| held.full));
+    figures.add(of_a_node("a paused queue", |held| held.paused));
 }
 
 pub(super) fn load(figures: &mut Figures, both: &Both<Load>, rate: usize) {

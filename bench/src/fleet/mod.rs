@@ -4,6 +4,7 @@
 mod args;
 mod connections;
 mod figures;
+mod held;
 mod idle;
 mod killed;
 mod ledger;
@@ -21,6 +22,7 @@ mod site;
 pub(crate) use args::CASES;
 pub(crate) use args::{FleetArgs, MemberArgs, parse, parse_member};
 use figures::Figures;
+use held::Held;
 use idle::{Idle, Start};
 use ledger::Sent;
 use load::Load;
@@ -37,6 +39,7 @@ const FEW: usize = 10;
 struct Measured {
     start: Start,
     idle: Option<Idle>,
+    held: Option<Held>,
     load: Option<Load>,
     restart: Option<Restart>,
 }
@@ -76,15 +79,18 @@ async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<
 }
 
 async fn cases(site: &Site, args: &FleetArgs, figures: &mut Figures) -> Result<()> {
-    if ["start", "idle", "load", "restart"].iter().any(|case| args.demand(case)) {
+    if ["start", "idle", "held", "load", "restart"].iter().any(|case| args.demand(case)) {
         let many = measure(site, args, (args.nodes, true), figures).await?;
-        if ["start", "idle", "load"].iter().any(|case| args.demand(case)) {
+        if ["start", "idle", "held", "load"].iter().any(|case| args.demand(case)) {
             let few = measure(site, args, (FEW, false), figures).await?;
             if args.demand("start") {
                 lines::start(figures, &[(args.nodes, many.start), (FEW, few.start)]);
             }
             if let Some((many, few)) = many.idle.zip(few.idle) {
                 lines::idle(figures, &[(args.nodes, many), (FEW, few)]);
+            }
+            if let Some((many, few)) = many.held.zip(few.held) {
+                lines::held(figures, &[(args.nodes, many), (FEW, few)]);
             }
             if let Some((many, few)) = many.load.zip(few.load) {
                 lines::load(figures, &[(args.nodes, many), (FEW, few)], args.rate);
@@ -113,11 +119,15 @@ async fn measure(
     eprintln!("start, {nodes} nodes …");
     let tables = site.tables().await?;
     let (fleet, start) = idle::start(site, &tables, nodes, args.lease).await?;
-    let mut measured = Measured { start, idle: None, load: None, restart: None };
+    let mut measured = Measured { start, idle: None, held: None, load: None, restart: None };
     let mut sent = Sent::default();
     if args.demand("idle") {
         eprintln!("idle, {nodes} nodes …");
         measured.idle = Some(idle::run(site, args.window).await?);
+    }
+    if args.demand("held") {
+        eprintln!("held, {nodes} nodes …");
+        measured.held = Some(Box::pin(held::run(site, &tables, &fleet, args.window, &mut sent)).await?);
     }
     if args.demand("load") {
         eprintln!("load, {nodes} nodes …");
