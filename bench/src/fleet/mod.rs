@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &FleetArgs) -> Result<()> {
     let site = unless_interrupted(Site::open(args.nodes.max(FEW))).await?;
     let measured = unless_interrupted(async {
         let mut figures = Figures::new(args.nodes, FEW, site.describe().await?);
-        let cases = cases(&site, args, &mut figures).await;
+        let cases = Box::pin(cases(&site, args, &mut figures)).await;
         figures.finish();
         print!("{}", figures.markdown());
         if let Some(file) = &args.json {
