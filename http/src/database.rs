@@ -277,11 +277,16 @@ impl Stored {
         let nodes = nodes.map(|(state, count)| (vec![("state", state)], count as f64));
         to.gauge("jobwright_nodes", "Nodes by state", nodes)?;
         let mut tasks: BTreeMap<&str, u64> = BTreeMap::new();
-        for task in here.iter().flat_map(|node| &node.failing) {
-            *tasks.entry(&task.task).or_default() += 1;
+        for node in &here {
+            // One node may claim for many queues. Missing external workers are told by the jobs that wait for them.
+            let failing: BTreeSet<&str> =
+                node.failing.iter().filter(|task| !task.lacks_consumers()).map(|task| task.task.as_str()).collect();
+            for task in failing {
+                *tasks.entry(task).or_default() += 1;
+            }
         }
         let tasks = tasks.into_iter().map(|(task, count)| (vec![("task", task)], count as f64));
-        to.gauge("jobwright_failing_tasks", "Tasks of living nodes that fail again and again", tasks)?;
+        to.gauge("jobwright_failing_tasks", "Living nodes on which a task fails again and again", tasks)?;
         let name = |queue| shown(queue, self.named.as_ref());
         let mut slots: BTreeMap<&str, u64> = self.queues.iter().map(|queue| (queue.queue.as_str(), 0)).collect();
         for (queue, count) in here.iter().filter_map(|node| node.serves.as_ref()).flat_map(|serves| &serves.queues) {

@@ -95,7 +95,7 @@ impl Snapshot {
             ("jobwright_leases_lost", "How often the node lost its lease", stats.leases_lost),
         ])?;
         let released = released.iter().map(|(reason, count)| (vec![("reason", *reason)], *count));
-        to.counter("jobwright_released", "Jobs that wait again although no handler ended, by reason", released)?;
+        to.counter("jobwright_released", "Jobs given back without an outcome, by reason", released)?;
         let refused = ENDED.map(|outcome| (vec![("outcome", outcome)], fenced.get(outcome).copied().unwrap_or(0)));
         to.counter("jobwright_fenced", "Outcomes refused because the claim was no longer current", refused)?;
         let left = lease_seconds_left.iter().map(|left| (Labels::new(), *left));

@@ -16,7 +16,7 @@
 //! takes no writes does not hit readers, and one that has no connection left does not hit those that have one, so these are no states here: a line tells it,
 //! at most once a minute.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -29,11 +29,8 @@ use crate::backoff::Reconnect;
 /// Longest pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a [`Shortage`] is told.
+/// How often a [`Shortage`] is told, or that an outage goes on for another reason, such as a server that is up again and refuses.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
-
-/// How soon it is told that an outage goes on for another reason, such as a server that is up again and refuses.
-const CAUSE_TOLD_AGAIN: Duration = Duration::from_secs(15);
 
 /// Tries to reach the database by a connection of its own.
 pub(crate) type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), Unusable>> + Send + Sync>;
@@ -213,17 +210,22 @@ impl Outage {
 
     fn not_reached(&self, Unusable { why, refuses }: &Unusable) {
         let mut state = self.state();
-        let (since, still) = match &*state {
-            State::Doubted { since, .. } => (*since, ""),
-            State::Down { since, why: before, told } if before != why && told.elapsed() >= CAUSE_TOLD_AGAIN => {
-                (*since, "still ")
+        let (since, again) = match &*state {
+            State::Doubted { since, .. } => (*since, false),
+            State::Down { since, why: before, told } if !is_same(before, why) && told.elapsed() >= TOLD_AGAIN => {
+                (*since, true)
             }
             _ => return,
         };
         *state = State::Down { since, why: why.clone(), told: Instant::now() };
         drop(state);
-        let what = if *refuses { "can't be used" } else { "is down" };
-        tracing::warn!("the database {} {still}{what} ({why}): what needs it waits until it is back", self.label);
+        let what = match (refuses, again) {
+            (true, false) => "can't be used",
+            (true, true) => "still can't be used",
+            (false, false) => "is down",
+            (false, true) => "is still down",
+        };
+        tracing::warn!("the database {} {what} ({why}): what needs it waits until it is back", self.label);
     }
 
     fn reached(&self) {
@@ -251,6 +253,12 @@ impl Outage {
             n => format!("; {n} claimed jobs kept"),
         }
     }
+}
+
+/// Returns whether two reasons are the same, but for the order in which several servers were tried.
+fn is_same(one: &str, other: &str) -> bool {
+    let parts = |why: &str| why.split("; ").map(str::to_owned).collect::<BTreeSet<_>>();
+    parts(one) == parts(other)
 }
 
 /// Ends a doubt whose task is dropped before it has decided, because its runtime ends. Otherwise no error would be logged any more.

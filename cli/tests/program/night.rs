@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use lapin::BasicProperties;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
@@ -19,8 +20,13 @@ use crate::private_pg::PrivatePg;
 /// The role that the worker has. Only it needs a password.
 const HBA: &str =
     "host all executor 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n";
-/// Each start of a job is a line.
-const HANDLER: &str = "[handlers.mail]\ncommand = [\"sh\", \"-c\", \"echo $JOBWRIGHT_JOB_ID >> starts\"]\n";
+/// Each start of a job is a line. One sort of them ends when there is a file.
+const HANDLERS: &str = r#"
+    [handlers.mail]
+    command = ["sh", "-c", "echo $JOBWRIGHT_JOB_ID >> starts"]
+    [handlers.slow]
+    command = ["sh", "-c", "echo $JOBWRIGHT_JOB_ID >> starts; while [ ! -e go ]; do sleep 0.05; done"]
+"#;
 
 struct Night {
     postgres: PrivatePg,
@@ -45,7 +51,7 @@ impl Night {
         run("create database bank");
         run("create role executor login password 'right'");
         let sandbox = Sandbox::on_server(&of(&postgres.url(), "bank"));
-        sandbox.configure(HANDLER);
+        sandbox.configure(HANDLERS);
         let grants = sandbox.run(&["grants", "executor", "executor"]).success().stdout;
         let owner = connected(&runtime, &of(&postgres.url(), "bank"));
         runtime.block_on(owner.batch_execute(&grants)).unwrap();
@@ -84,7 +90,11 @@ impl Night {
     }
 
     fn send(&mut self) {
-        let id = self.sandbox.send(&["mail"]);
+        self.send_kind("mail");
+    }
+
+    fn send_kind(&mut self, kind: &str) {
+        let id = self.sandbox.send(&[kind]);
         self.sent.push(id);
     }
 
@@ -273,4 +283,49 @@ fn what_others_do_to_the_tables() {
     until("its end to be told", || night.said()[before..].contains("is back"));
     night.postgres.crash_and_restart();
     night.work();
+}
+
+/// Jobs end, and others come in from the broker, while the database lets nobody in. That is no fault of theirs: no job becomes a dead letter or runs again,
+/// and no submission is rejected.
+#[test]
+fn what_runs_and_comes_in_while_the_database_refuses_everybody() {
+    let Some(mut night) = Night::begin() else { return };
+    night.sandbox = night.sandbox.with_rabbit().unwrap();
+    // Long enough for the outcomes of the jobs that end meanwhile.
+    let config = HANDLERS.to_owned() + "[executor]\nlease = \"1m\"\npoll_interval = \"100ms\"\n";
+    std::fs::write(night.sandbox.file("jobwright.toml"), config).unwrap();
+    night.sandbox.run(&["broker", "apply"]).success();
+    night.worker = Some(Worker::start_in(&mut night.as_executor(&["worker", "-v"])));
+    let faults = [
+        ("alter role executor password 'changed'", "alter role executor password 'right'"),
+        ("alter database bank allow_connections false", "alter database bank allow_connections true"),
+        ("revoke connect on database bank from public, executor", "grant connect on database bank to public, executor"),
+        ("alter role executor connection limit 0", "alter role executor connection limit -1"),
+    ];
+    for (fault, remedy) in faults {
+        let _ = std::fs::remove_file(night.sandbox.file("go"));
+        for _ in 0..5 {
+            night.send_kind("slow");
+        }
+        let count = night.sent.len();
+        until("the jobs to start", || night.starts().len() == count);
+        let before = night.said().len();
+        night.run(fault);
+        night.end_sessions();
+        std::fs::write(night.sandbox.file("go"), "").unwrap();
+        let ids: Vec<_> = (0..3).map(|_| jobwright::JobId::new().to_string()).collect();
+        let submission = |id: &String| {
+            (BasicProperties::default().with_message_id(id.as_str().into()).with_type("mail".into()), b"1".to_vec())
+        };
+        night.sandbox.rabbit().submit(ids.iter().map(submission).collect::<Vec<_>>());
+        let tried = |what: &str| night.said()[before..].contains(what);
+        until("the outcomes to be tried", || tried("outcomes"));
+        until("the submissions to be tried", || tried("comes from the broker") || tried("came from the broker"));
+        night.run(remedy);
+        night.sent.extend(ids);
+        night.work();
+        assert!(night.sandbox.list(&["--state", "dead"]).is_empty(), "{fault}");
+        let rejected = night.sandbox.run(&["broker", "rejected", "list"]).success().stdout;
+        assert!(!rejected.contains("not-stored"), "{fault}: {rejected}");
+    }
 }

@@ -102,7 +102,11 @@ pub(crate) async fn in_parts<T, F, A>(
         if error.refuses_all() {
             // No message is to blame, and none is lost: they wait until something changes there.
             if !std::mem::replace(&mut told, true) {
-                tracing::warn!(%error, what, "the database refuses whatever comes from the broker; it waits until that is taken");
+                warn_of!(
+                    error,
+                    what,
+                    "the database refuses whatever comes from the broker; it waits until that is taken"
+                );
             }
             tokio::time::sleep(delays.next_delay()).await;
             todo.push((part, failed));

@@ -43,7 +43,7 @@ impl Drain<'_> {
             },
         };
         // Before any further wait: a lost lease ends very soon, and then others may run these jobs.
-        cancellations.stop();
+        cancellations.stop(end == SessionEnd::LeaseLost);
         if end == SessionEnd::LeaseLost {
             let _ = timeout(LET_GO, dispatchers.wait()).await;
             workers.close();

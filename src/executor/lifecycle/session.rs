@@ -15,6 +15,8 @@ use crate::executor::lifecycle::drain::{Drain, SessionEnd};
 use crate::executor::lifecycle::heartbeat::{Granted, Heartbeat, Liveness, usable};
 use crate::executor::lifecycle::helpers;
 use crate::executor::lifecycle::settings::Settings;
+use crate::executor::metrics::releases::ReleaseReason;
+use crate::executor::metrics::stats::Counters;
 use crate::executor::node::alone;
 use crate::executor::node::cancellations::LET_GO;
 use crate::executor::node::in_flight::InFlight;
@@ -123,7 +125,12 @@ pub(crate) async fn run(
     let patience = if idle { IDLE } else { Duration::MAX };
     heartbeat.leave();
     if end == SessionEnd::Stopped
-        && tokio::time::timeout(patience, retire(&*store, &*store, id, &in_flight, completed, counted)).await.is_err()
+        && tokio::time::timeout(
+            patience,
+            retire(&*store, &*store, id, (&in_flight, &settings.counters), completed, counted),
+        )
+        .await
+        .is_err()
     {
         tracing::warn!(node = %id, "left without waiting for the database to note it; others will when the lease of this idle node ends");
     }
@@ -134,11 +141,19 @@ pub(crate) async fn run(
 
 /// Leaves in good order: ends the lease and releases all jobs the node still owns. Only the database knows which these are, because a claim
 /// whose answer was lost may have been under way.
-async fn retire(nodes: &dyn Nodes, hints: &dyn Enqueue, id: NodeId, in_flight: &InFlight, clean: bool, counted: bool) {
+async fn retire(
+    nodes: &dyn Nodes,
+    hints: &dyn Enqueue,
+    id: NodeId,
+    (in_flight, counters): (&InFlight, &Counters),
+    clean: bool,
+    counted: bool,
+) {
     let leave = async {
         let released = nodes.retire_node(id).await?;
         // Handlers that did not stop, or outcomes that could not be recorded.
         let unfinished = !clean || in_flight.len() > 0;
+        counters.releases.add_many(ReleaseReason::Stopping.as_str(), released);
         if released > 0 && unfinished {
             tracing::warn!(released, "gave back jobs that were not finished");
         }

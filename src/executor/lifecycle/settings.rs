@@ -16,6 +16,7 @@ use crate::executor::kinds::breaker::Breakers;
 use crate::executor::kinds::failure_policy::FailurePolicy;
 use crate::executor::kinds::kind::Kinds;
 use crate::executor::lifecycle::vitals::Vitals;
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::metrics::stats::Counters;
 use crate::executor::node::alone;
 use crate::executor::node::cancellations::Cancellations;
@@ -159,6 +160,7 @@ impl Settings {
         let id = self.installation_at_home().await?;
         let released = self.store.retire_node(old).await?;
         if released > 0 {
+            self.counters.releases.add_many(ReleaseReason::LeaseLost.as_str(), released);
             tracing::info!(node = %old, released, "gave back the jobs of the lost lease");
         }
         // What it ran counted under limits, too.

@@ -29,7 +29,7 @@ impl Periodic for ExternalLeases {
                 dead_letters = released.dead,
                 "external workers did not report in time; their jobs were released"
             );
-            self.counters.releases.add_many(ReleaseReason::WorkerLost.as_str(), released.total());
+            self.counters.releases.add_many(ReleaseReason::WorkerLost.as_str(), released.waiting);
             self.wakeup.notify([Hint::Any]);
         }
         handlers_lost(released, &self.wakeup);

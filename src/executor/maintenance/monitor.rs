@@ -82,8 +82,8 @@ impl Periodic for LockMonitor {
     async fn run(&mut self) -> Result<Next> {
         let sweep = Instant::now() >= self.next_sweep;
         let seen = self.heartbeats().await?;
-        let released = check(&self.store, &seen, &mut self.observation, &self.wakeup, self.patience.quarantine, sweep);
-        self.counters.releases.add_many(ReleaseReason::OwnerLost.as_str(), released.await?);
+        let tell = (&*self.wakeup, &*self.counters);
+        check(&self.store, &seen, &mut self.observation, tell, self.patience.quarantine, sweep).await?;
         if sweep {
             self.next_sweep = Instant::now() + jitter(SWEEP);
         }
@@ -91,22 +91,20 @@ impl Periodic for LockMonitor {
     }
 }
 
-/// Returns how many jobs were released.
 async fn check(
     store: &Arc<dyn Nodes>,
     seen: &HeartbeatsSeen,
     observation: &mut Observation,
-    wakeup: &WakeUp,
+    (wakeup, counters): (&WakeUp, &Counters),
     quarantine: Option<NonZeroU32>,
     sweep: bool,
-) -> Result<u64> {
+) -> Result<()> {
     let silent = observation.look(&seen.heartbeats, seen.asked, seen.answered);
     let mut dead = if silent.is_empty() { Vec::new() } else { store.declare_dead(&silent).await? };
     // Also nodes that other monitors declared dead: these may not have finished releasing their jobs.
     dead.extend(seen.heartbeats.iter().filter(|seen| seen.dead).map(|seen| seen.node));
-    let mut count = 0;
     if dead.is_empty() && !sweep {
-        return Ok(count);
+        return Ok(());
     }
     loop {
         let released = store.release_lost(BATCH, quarantine).await?;
@@ -121,9 +119,9 @@ async fn check(
             wakeup.notify([Hint::Any]);
         }
         handlers_lost(released, wakeup);
-        count += released.total();
+        counters.releases.add_many(ReleaseReason::OwnerLost.as_str(), released.waiting);
         if released.total() < BATCH as u64 {
-            return Ok(count);
+            return Ok(());
         }
     }
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use super::stats::Tally;
 
-/// Why a job waits again although its handler did not end, at no attempt but for the last two.
+/// Why a job was given back: it waits again, without an outcome, and at no attempt but for the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseReason {
-    /// The node stops, and the handler's time to end was over.
+    /// The node stopped, and the handler's time to end was over.
     Stopping,
+    /// The node lost its lease, and stopped its work. Counted when it has registered again, of the jobs that nobody else has taken by then.
+    LeaseLost,
     /// It was claimed, and could not begin: its [group run](crate::executor) ended before.
     NotBegun,
     /// Its kind can't run on this node, which leaves it alone.
@@ -25,8 +27,9 @@ pub enum ReleaseReason {
 }
 
 impl ReleaseReason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Stopping,
+        Self::LeaseLost,
         Self::NotBegun,
         Self::LeftAlone,
         Self::RolledBack,
@@ -39,6 +42,7 @@ impl ReleaseReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stopping => "stopping",
+            Self::LeaseLost => "lease_lost",
             Self::NotBegun => "not_begun",
             Self::LeftAlone => "left_alone",
             Self::RolledBack => "rolled_back",

@@ -38,6 +38,8 @@ pub(crate) enum CancelReason {
 #[derive(Debug, Default)]
 pub(crate) struct Cancellations {
     node: CancellationToken,
+    /// Whether it stops because its lease is lost: then it gives nothing back.
+    lost: AtomicBool,
     /// How long a handler may go on after its cancellation.
     grace: Duration,
     stale: Mutex<HashSet<Fence>>,
@@ -55,9 +57,15 @@ impl Cancellations {
     }
 
     /// Cancels all handlers.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&self, lost: bool) {
+        self.lost.store(lost, Ordering::Release);
         self.node.cancel();
         self.changed.notify_waiters();
+    }
+
+    /// Returns whether all handlers stop because the lease is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
     }
 
     /// Returns why the handler of this claim is to stop, if it is.
@@ -240,7 +248,7 @@ mod tests {
         let cancellations = Cancellations::default();
         let stopping = async {
             tokio::task::yield_now().await;
-            cancellations.stop();
+            cancellations.stop(false);
         };
         let (told, ()) = tokio::join!(cancellations.cancelled(fence(1)), stopping);
         assert_eq!(told, CancelReason::NodeStopping);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::Reconnect;
-use crate::error::Error;
+use crate::error::{Error, warn_of};
 use crate::executor::node::unrecorded::Unrecorded;
 
 /// Longest pause between two tries.
@@ -45,8 +45,8 @@ impl Kept {
         if self.again.is_none() {
             let now = Instant::now();
             self.again = Some(Again { since: now, at: now, delays: Reconnect::new(PAUSE) });
-            tracing::warn!(
-                %error,
+            warn_of!(
+                error,
                 count,
                 "the database refuses outcomes for a reason that is no job's fault; they wait in memory until it takes them"
             );

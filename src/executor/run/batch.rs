@@ -215,9 +215,7 @@ async fn conclude<'a, S: Store>(
         }
         BatchEnd::Cancelled => {
             abandon(context);
-            jobs.iter()
-                .map(|job| (job, Completion::released(&node.counters, job.fence(), ReleaseReason::Stopping)))
-                .collect()
+            jobs.iter().map(|job| (job, Completion::cut_off(node, job.fence()))).collect()
         }
     }
 }

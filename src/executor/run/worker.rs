@@ -291,7 +291,7 @@ async fn conclude<S: Store>(
         }
         AttemptEnd::Cancelled => {
             abandon(context);
-            Some(Completion::released(&node.counters, job.fence(), ReleaseReason::Stopping))
+            Some(Completion::cut_off(node, job.fence()))
         }
     };
     completion.map_or(Conclusion::Again, |completion| {

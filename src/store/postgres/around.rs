@@ -23,10 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// holds a lock that one of them needs. A server that lets nobody in (a password, a name) has seen none of them.
 pub(super) fn may_be_of_rows(error: &Error) -> bool {
     let answered = error.source().is_some_and(|source| source.downcast_ref::<PgError>().is_some_and(is_answer));
-    answered
-        && error.kind() != ErrorKind::Config
-        && !error.refuses_all()
-        && (error.is_undecided() || !error.is_retryable())
+    answered && !error.refuses_all() && (error.is_undecided() || !error.is_retryable())
 }
 
 /// Returns whether the server gave up a statement that took too long.

@@ -4,6 +4,7 @@ use std::error::Error as _;
 
 use deadpool::managed::TimeoutType;
 use tokio_postgres::Error as PgError;
+use tokio_postgres::error::SqlState;
 
 use super::connect::{Failure, Failures};
 use super::driver_error::{classify, is_refusal, lock_held, refuses_all, why};
@@ -57,8 +58,14 @@ impl ErrorContext<'_> {
         )
     }
 
-    /// Explains why no server was usable, with each one's reason if there are several.
+    /// Explains why no server was usable, with each one's reason if there are several. A server that lets nobody in (a password, a right, a database that
+    /// is gone) has seen nothing of what was asked: no row and no message is to blame.
     pub(super) fn explain_failures(self, failures: Failures) -> Error {
+        let error = self.explain_each(failures);
+        if error.is_retryable() { error } else { error.refusing_all() }
+    }
+
+    fn explain_each(self, failures: Failures) -> Error {
         let many = failures.0.len() > 1;
         let mut told: Vec<_> = failures.0.into_iter().map(|(label, failure)| (label, judge(failure))).collect();
         if !many && let Some((_, Diagnosis { kind, why, hint, source })) = told.pop() {
@@ -90,9 +97,11 @@ impl ErrorContext<'_> {
     /// The same, if no server lets this process in: all that need a connection meet the same. Its caller logs the first error, which has a hint.
     /// A server that has no connection left may have one for others: that is told once a minute.
     fn unusable(self, error: Error, why: &str) -> Error {
+        // Other resources of a server may be used up, too: each caller tells that.
+        let is_full = why.contains(SqlState::TOO_MANY_CONNECTIONS.code());
         match error.kind() {
             ErrorKind::Unreachable => self.unreached(error, why),
-            ErrorKind::Busy if self.label.outage.lacks(Shortage::Connections, why) => error.already_logged(),
+            ErrorKind::Busy if is_full && self.label.outage.lacks(Shortage::Connections, why) => error.already_logged(),
             ErrorKind::Busy => error,
             _ if self.label.outage.unanswered() => error.already_logged(),
             _ => error,
@@ -118,7 +127,8 @@ impl ErrorContext<'_> {
         if refused {
             told = told.keeping_nothing();
         }
-        if refuses_all { told.refusing_all() } else { told }
+        // A pooler, for example, that does not keep what was prepared.
+        if refuses_all || kind == ErrorKind::Config { told.refusing_all() } else { told }
     }
 
     /// Explains why there was no connection, so nothing was sent.
