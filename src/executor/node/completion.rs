@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::metrics::stats::Counters;
-use crate::executor::node::Node;
+use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId};
@@ -29,11 +29,11 @@ impl Completion {
     }
 
     /// Makes a job wait again whose handler was cut off because its node ends. If the lease is lost, the registration that follows gives it back.
-    pub(crate) fn cut_off(node: &Node, fence: Fence) -> Self {
-        if node.cancellations.is_lost() {
+    pub(crate) fn cut_off(cancellations: &Cancellations, counters: &Counters, fence: Fence) -> Self {
+        if cancellations.is_lost() {
             return Self::Settled(Settlement::new(fence, Verdict::Release));
         }
-        Self::released(&node.counters, fence, ReleaseReason::Stopping)
+        Self::released(counters, fence, ReleaseReason::Stopping)
     }
 
     /// Returns the job whose outcome this is, if it is one of a single job.

@@ -215,7 +215,9 @@ async fn conclude<'a, S: Store>(
         }
         BatchEnd::Cancelled => {
             abandon(context);
-            jobs.iter().map(|job| (job, Completion::cut_off(node, job.fence()))).collect()
+            jobs.iter()
+                .map(|job| (job, Completion::cut_off(&node.cancellations, &node.counters, job.fence())))
+                .collect()
         }
     }
 }

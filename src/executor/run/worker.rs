@@ -291,7 +291,7 @@ async fn conclude<S: Store>(
         }
         AttemptEnd::Cancelled => {
             abandon(context);
-            Some(Completion::cut_off(node, job.fence()))
+            Some(Completion::cut_off(&node.cancellations, &node.counters, job.fence()))
         }
     };
     completion.map_or(Conclusion::Again, |completion| {
