@@ -30,7 +30,7 @@ pub struct ExecutorMetrics {
     /// Outcomes that were refused because the claim was no longer current, by the outcome: `done`, `retry`, `snooze`, `cancel`, `dead` and
     /// `released`, as far as there were any.
     pub fenced: BTreeMap<&'static str, u64>,
-    /// Jobs that were given back without an outcome, by [`ReleaseReason`]. Each reason has an entry. Those of which the database did not take it are also
+    /// Jobs that were given back without an outcome, by [`ReleaseReason`](crate::executor::ReleaseReason). Each reason has an entry. Those of which the database did not take it are also
     /// in [`fenced`](Self::fenced), as `released`.
     pub released: BTreeMap<&'static str, u64>,
     /// Messages that were refused, by the reason in their header.
