@@ -209,6 +209,7 @@ cases! {
     refused_outcomes {
         one_of_many_is_a_dead_letter_that_says_why
         one_that_can_not_end_waits_at_its_cost
+        a_table_that_is_gone_for_a_while
     }
     successful_jobs {
         a_job_is_done_and_gone

@@ -1,17 +1,19 @@
 //! Outcomes that the database refuses: triggers stand for any cause.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, ExecutorConfig, JobError, JobId, MessageServices, NewJob, Outcome};
 
-use crate::support::environment::{Gate, PATIENCE, World, patient, quick};
+use crate::support::environment::{Gate, PATIENCE, World, lease, patient, quick};
+use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
-use crate::support::{TestDb, eventually};
+use crate::support::{SqlDb, TestDb, eventually};
 
 /// The database's message when it refuses.
 const REFUSED: &str = "not this one";
@@ -313,4 +315,43 @@ async fn an_outage_on_the_way_to_the_dead_letters_is_waited_for() {
     db.counts(JobState::Timer, JOBS - 1).await;
     assert_eq!((db.jobs().detail(bad).await.summary.attempt, runs.all()), (1, vec![1; JOBS]), "it was claimed again");
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().in_flight, 0);
+}
+
+/// As a migration of the application's that went wrong, or a damaged file: no statement of a kind works, and no job is to blame.
+pub(crate) async fn a_table_that_is_gone_for_a_while<W: World + SqlDb>(db: &W) {
+    let logs = Logs::capture();
+    let messages = db.messages().await;
+    let (runs, gate) = (Arc::new(AtomicUsize::new(0)), Gate::closed());
+    let (counted, door) = (runs.clone(), gate.clone());
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(lease(30).poll_interval(Duration::from_millis(100)))
+        .queue("default", 10)
+        .handle("done", move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let door = door.clone();
+            async move {
+                door.pass().await;
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut cx = messages.begin();
+    for _ in 0..5 {
+        cx.send(NewJob::json("done", &()).max_attempts(1)).unwrap();
+    }
+    cx.commit().await.unwrap();
+    gate.waiting(5).await;
+    // A new name has no schema on PostgreSQL.
+    let prefix = if std::any::type_name::<W>().contains("Sqlite") { "{}" } else { "" };
+    db.change(&format!("alter table {{}}job rename to {prefix}job_elsewhere")).await;
+    gate.open();
+    eventually(PATIENCE, async || logs.about("no job's fault", "WARN").len() == 1).await;
+    db.change(&format!("alter table {{}}job_elsewhere rename to {prefix}job")).await;
+    db.drained().await;
+    assert_eq!(runs.load(Ordering::Relaxed), 5, "handlers ran again");
+    assert_eq!(db.jobs().count(JobState::Dead).await, 0);
+    let stats = executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!((stats.done, stats.refused), (5, 0), "{stats:?}");
 }

@@ -39,6 +39,32 @@ impl Failure {
 
 /// Explains what was tried, on which file, why it failed and what to do.
 pub(super) fn explain(error: rusqlite::Error, tried: &str, label: &str) -> Error {
+    let refuses_all = refuses_all(&error);
+    let told = translated(error, tried, label);
+    if refuses_all { told.refusing_all() } else { told }
+}
+
+/// Returns whether every other statement of this sort would be refused too, whatever values it has, until something changes in the file: a table, a column or
+/// a function is gone, or the file is damaged.
+fn refuses_all(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    let of_the_file = matches!(
+        code,
+        Some(
+            ErrorCode::NotADatabase
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::PermissionDenied
+                | ErrorCode::AuthorizationForStatementDenied
+                | ErrorCode::SchemaChanged
+        )
+    );
+    // A trigger of the application may raise any text, and means a row.
+    let is_gone = code != Some(ErrorCode::ConstraintViolation)
+        && ["no such table", "no such column", "no such function"].iter().any(|gone| message(error).starts_with(gone));
+    of_the_file || is_gone || matches!(error, rusqlite::Error::SqlInputError { .. })
+}
+
+fn translated(error: rusqlite::Error, tried: &str, label: &str) -> Error {
     // Those whose text says so.
     let unchanged = is_busy(&error)
         || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::OperationInterrupted));
@@ -111,4 +137,28 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{explain, refuses_all};
+
+    /// The text of a trigger's refusal says nothing.
+    #[test]
+    fn a_trigger_refuses_a_row_and_a_table_that_is_gone_all() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch(
+                "create table t (n); create trigger refuse before insert on t begin select raise(abort, 'no such table: orders'); end",
+            )
+            .unwrap();
+        let by_trigger = connection.execute("insert into t values (1)", []).unwrap_err();
+        assert!(!refuses_all(&by_trigger), "{by_trigger:?}");
+        let mut statement = connection.prepare("select n from t").unwrap();
+        connection.execute_batch("alter table t rename to u").unwrap();
+        let gone = statement.query([]).and_then(|mut rows| rows.next().map(drop)).unwrap_err();
+        assert!(refuses_all(&gone), "{gone:?}");
+        assert!(explain(gone, "look", "a file").refuses_all());
+        assert!(refuses_all(&connection.execute("insert into t values (1)", []).unwrap_err()));
+    }
 }
