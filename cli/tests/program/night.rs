@@ -329,3 +329,24 @@ fn what_runs_and_comes_in_while_the_database_refuses_everybody() {
         assert!(!rejected.contains("not-stored"), "{fault}: {rejected}");
     }
 }
+
+/// The same for longer than the lease: the node gives up its lease, and knows what has become of its jobs.
+#[test]
+fn what_ran_is_known_after_a_lease_in_which_the_database_refused_everybody() {
+    let Some(mut night) = Night::begin() else { return };
+    let config = HANDLERS.to_owned() + "[executor]\nlease = \"5s\"\npoll_interval = \"100ms\"\n";
+    std::fs::write(night.sandbox.file("jobwright.toml"), config).unwrap();
+    night.worker = Some(Worker::start_in(&mut night.as_executor(&["worker"])));
+    for _ in 0..5 {
+        night.send_kind("slow");
+    }
+    until("the jobs to start", || night.starts().len() == 5);
+    night.run("alter role executor password 'changed'");
+    night.end_sessions();
+    std::fs::write(night.sandbox.file("go"), "").unwrap();
+    until("the end of the lease", || night.said().contains("the lease could not be renewed in time"));
+    night.run("alter role executor password 'right'");
+    // Each has started once.
+    night.work();
+    assert!(night.sandbox.list(&["--state", "dead"]).is_empty());
+}
