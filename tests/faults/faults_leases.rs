@@ -95,6 +95,8 @@ async fn a_lease_that_was_lost_counts_no_death() {
     db.drained().await;
     db.each_once(&[sent]).await;
     assert_eq!(executor.stats().leases_lost, 1);
+    let released = executor.telemetry().metrics().released;
+    assert_eq!((released["lease_lost"], released["stopping"]), (1, 0), "{released:?}");
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 

@@ -319,7 +319,7 @@ fn what_runs_and_comes_in_while_the_database_refuses_everybody() {
         };
         night.sandbox.rabbit().submit(ids.iter().map(submission).collect::<Vec<_>>());
         let tried = |what: &str| night.said()[before..].contains(what);
-        until("the outcomes to be tried", || tried("outcomes"));
+        until("the outcomes to be tried", || tried("refuses outcomes") || tried("outcomes could not be recorded"));
         until("the submissions to be tried", || tried("comes from the broker") || tried("came from the broker"));
         night.run(remedy);
         night.sent.extend(ids);
@@ -334,9 +334,9 @@ fn what_runs_and_comes_in_while_the_database_refuses_everybody() {
 #[test]
 fn what_ran_is_known_after_a_lease_in_which_the_database_refused_everybody() {
     let Some(mut night) = Night::begin() else { return };
-    let config = HANDLERS.to_owned() + "[executor]\nlease = \"5s\"\npoll_interval = \"100ms\"\n";
+    let config = HANDLERS.to_owned() + "[executor]\nlease = \"15s\"\npoll_interval = \"100ms\"\n";
     std::fs::write(night.sandbox.file("jobwright.toml"), config).unwrap();
-    night.worker = Some(Worker::start_in(&mut night.as_executor(&["worker"])));
+    night.worker = Some(Worker::start_in(&mut night.as_executor(&["worker", "-v"])));
     for _ in 0..5 {
         night.send_kind("slow");
     }
@@ -344,6 +344,7 @@ fn what_ran_is_known_after_a_lease_in_which_the_database_refused_everybody() {
     night.run("alter role executor password 'changed'");
     night.end_sessions();
     std::fs::write(night.sandbox.file("go"), "").unwrap();
+    until("all of them to end", || night.said().matches("the attempt ended").count() == 5);
     until("the end of the lease", || night.said().contains("the lease could not be renewed in time"));
     night.run("alter role executor password 'right'");
     // Each has started once.

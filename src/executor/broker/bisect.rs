@@ -101,12 +101,15 @@ pub(crate) async fn in_parts<T, F, A>(
         let mut failed = failed;
         if error.refuses_all() {
             // No message is to blame, and none is lost: they wait until something changes there.
-            if !std::mem::replace(&mut told, true) {
-                warn_of!(
-                    error,
+            // One that is told elsewhere leaves this to a later reason.
+            if !error.is_already_logged() && !std::mem::replace(&mut told, true) {
+                tracing::warn!(
+                    %error,
                     what,
                     "the database refuses whatever comes from the broker; it waits until that is taken"
                 );
+            } else {
+                tracing::debug!(%error, what, "the database still refuses whatever comes from the broker");
             }
             tokio::time::sleep(delays.next_delay()).await;
             todo.push((part, failed));

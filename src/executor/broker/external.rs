@@ -342,7 +342,7 @@ async fn insist<T, F: Future<Output = Result<T>>>(what: &str, mut call: impl FnM
     let mut delays = Reconnect::new(Duration::from_secs(2));
     loop {
         match call().await {
-            Err(error) if error.is_retryable() => {
+            Err(error) if error.is_retryable() || error.refuses_all() => {
                 warn_of!(
                     error,
                     what,

@@ -59,25 +59,28 @@ pub(crate) async fn supervise(
         }
         registered = loop {
             if stop.is_cancelled() {
+                not_taken(&left);
                 return Ok(());
             }
             match again(&settings, registered.0, &mut left, &stop).await {
                 Ok(registered) => {
-                    if !left.is_empty() {
-                        tracing::warn!(
-                            n = left.len(),
-                            "the database did not take these outcomes in time; their jobs run again"
-                        );
-                    }
+                    not_taken(&left);
                     break registered;
                 }
                 Err(error) => warn_of!(error, "the executor could not register again; trying again"),
             }
             tokio::select! {
-                () = stop.cancelled() => return Ok(()),
+                () = stop.cancelled() => {}
                 () = tokio::time::sleep(delays.next_delay()) => {}
             }
         };
+    }
+}
+
+/// Tells that outcomes were not recorded, so that handlers which have ended run again.
+fn not_taken(left: &[Unrecorded]) {
+    if !left.is_empty() {
+        tracing::warn!(n = left.len(), "the database did not take these outcomes in time; their jobs run again");
     }
 }
 

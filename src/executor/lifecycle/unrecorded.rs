@@ -1,5 +1,6 @@
 //! The outcomes that a node knows when it loses its lease.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
 use crate::executor::lifecycle::settings::Settings;
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::executor::outcome::completer::Completer;
 use crate::job::NodeId;
@@ -60,6 +62,7 @@ pub(crate) async fn record_at_home(
         lost: over.clone(),
     };
     let known = left.len();
+    let released = settings.counters.released.load(Ordering::Relaxed);
     let recording = completer.record_left(std::mem::take(left));
     tokio::pin!(recording);
     *left = tokio::select! {
@@ -69,7 +72,9 @@ pub(crate) async fn record_at_home(
             recording.await
         }
     };
-    let recorded = known - left.len();
+    let released = settings.counters.released.load(Ordering::Relaxed).saturating_sub(released);
+    settings.counters.releases.add_many(ReleaseReason::LeaseLost.as_str(), released);
+    let recorded = (known - left.len()).saturating_sub(usize::try_from(released).unwrap_or(usize::MAX));
     if recorded > 0 {
         tracing::info!(%node, recorded, "recorded the outcomes that were known when the lease was lost");
     }

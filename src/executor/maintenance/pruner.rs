@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backoff::{between, jitter};
-use crate::error::{Error, ErrorKind, Result, warn_of};
+use crate::error::{Error, ErrorKind, Result};
 use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::metrics::stats::Counters;
 use crate::store::Maintenance;
@@ -106,8 +106,8 @@ impl Pruning<'_> {
             Err(error) if error.kind() == ErrorKind::Unreachable => return Err(error),
             Err(error) if error.is_retryable() => drop(self.failed.get_or_insert(error)),
             Err(error) => {
-                if self.told.insert(what) {
-                    warn_of!(error, what, "what is older than is kept could not be removed");
+                if !error.is_already_logged() && self.told.insert(what) {
+                    tracing::warn!(%error, what, "what is older than is kept could not be removed");
                 }
             }
         }

@@ -28,7 +28,8 @@ impl Completion {
         Self::Settled(Settlement::new(fence, Verdict::Release))
     }
 
-    /// Makes a job wait again whose handler was cut off because its node ends. If the lease is lost, the registration that follows gives it back.
+    /// Makes a job wait again whose handler was cut off because its node ends. If the lease is lost, that is counted when it is recorded after all, or when the
+    /// registration that follows gives it back.
     pub(crate) fn cut_off(cancellations: &Cancellations, counters: &Counters, fence: Fence) -> Self {
         if cancellations.is_lost() {
             return Self::Settled(Settlement::new(fence, Verdict::Release));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::Reconnect;
-use crate::error::{Error, warn_of};
+use crate::error::Error;
 use crate::executor::node::unrecorded::Unrecorded;
 
 /// Longest pause between two tries.
@@ -27,6 +27,8 @@ struct Again {
     since: Instant,
     at: Instant,
     delays: Reconnect,
+    /// Whether a warning has told it. What belongs to an outage is told there, and another reason may follow.
+    told: bool,
 }
 
 impl Kept {
@@ -42,11 +44,14 @@ impl Kept {
     /// Keeps outcomes that were refused for this reason. Only the first refusal is a warning.
     pub(crate) fn keep(&mut self, refused: Vec<Unrecorded>, error: &Error) {
         let count = refused.len();
-        if self.again.is_none() {
+        let again = self.again.get_or_insert_with(|| {
             let now = Instant::now();
-            self.again = Some(Again { since: now, at: now, delays: Reconnect::new(PAUSE) });
-            warn_of!(
-                error,
+            Again { since: now, at: now, delays: Reconnect::new(PAUSE), told: false }
+        });
+        if !again.told && !error.is_already_logged() {
+            again.told = true;
+            tracing::warn!(
+                %error,
                 count,
                 "the database refuses outcomes for a reason that is no job's fault; they wait in memory until it takes them"
             );
@@ -69,7 +74,7 @@ impl Kept {
     /// Decides when to try again. To be called after each try.
     pub(crate) fn tried(&mut self, now: Instant) {
         if self.outcomes.is_empty() {
-            if let Some(again) = self.again.take() {
+            if let Some(again) = self.again.take().filter(|again| again.told) {
                 tracing::info!(after = ?again.since.elapsed(), "the database takes the outcomes that it had refused");
             }
             return;

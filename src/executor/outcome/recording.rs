@@ -106,8 +106,13 @@ impl Recorder<'_> {
                     if self.lost.is_cancelled() {
                         break;
                     }
-                    if let Err(lock) = given_up {
-                        recorded.held.insert(rest[0].fence(), lock.to_string());
+                    match given_up {
+                        Ok(()) => {}
+                        Err(error) if error.refuses_all() => {
+                            recorded.refused.insert(rest[0].fence());
+                            recorded.refusal = Some(error);
+                        }
+                        Err(lock) => drop(recorded.held.insert(rest[0].fence(), lock.to_string())),
                     }
                     rest = &rest[1..];
                 }
@@ -168,7 +173,7 @@ impl Recorder<'_> {
 
     /// Handles an outcome that the database refuses for good. The handler ran, so the attempt is spent: a job whose end can't be recorded
     /// must not run for ever. It becomes a dead letter with the reason. If that is refused too, it waits a while and is tried again. Returns an
-    /// error if the job is locked, so that this has to wait.
+    /// error if the job is locked, or if the database refuses whatever is tried by now: so this has to wait.
     async fn give_up(&self, fence: Fence, error: &Error) -> Result<()> {
         let why = format!("its outcome could not be recorded: {error}");
         let dead = Settlement::new(fence, Verdict::Dead).error(&why, None);
@@ -178,13 +183,13 @@ impl Recorder<'_> {
                 tracing::error!(job = %fence.id, %error, "an outcome can't be recorded; the job is a dead letter");
                 return Ok(());
             }
-            Err(lock) if lock.is_undecided() || self.lost.is_cancelled() => return Err(lock),
+            Err(later) if later.is_undecided() || later.refuses_all() || self.lost.is_cancelled() => return Err(later),
             Err(again) => again,
         };
         tracing::error!(job = %fence.id, %error, %again, "an outcome can't be recorded, nor the job be made a dead letter; it waits");
         match self.through_outages(|| self.store.put_off(self.node, fence, PUT_OFF)).await {
             Ok(()) => {}
-            Err(lock) if lock.is_undecided() || self.lost.is_cancelled() => return Err(lock),
+            Err(later) if later.is_undecided() || later.refuses_all() || self.lost.is_cancelled() => return Err(later),
             Err(error) => {
                 tracing::error!(job = %fence.id, %error, "the job could not be put off; it is given back");
                 // First removed from the jobs in flight: reconciliation gives back only jobs that it does not know.

@@ -45,14 +45,13 @@ pub(super) fn explain(error: rusqlite::Error, tried: &str, label: &str) -> Error
 }
 
 /// Returns whether every other statement of this sort would be refused too, whatever values it has, until something changes in the file: a table, a column or
-/// a function is gone, or the file is damaged.
+/// a function is gone, or the file is none of SQLite's. A damaged page may be that of one row.
 fn refuses_all(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     let of_the_file = matches!(
         code,
         Some(
             ErrorCode::NotADatabase
-                | ErrorCode::DatabaseCorrupt
                 | ErrorCode::PermissionDenied
                 | ErrorCode::AuthorizationForStatementDenied
                 | ErrorCode::SchemaChanged
