@@ -101,15 +101,14 @@ async fn connections_killed_one_after_the_other_under_load() {
     let begun = Instant::now();
     let mut killed = 0;
     // A busy machine takes longer to connect again, and then there is less to kill.
-    while begun.elapsed() < Duration::from_secs(5) || killed <= 50 {
-        assert!(begun.elapsed() < PATIENCE, "only {killed} connections were killed");
+    while begun.elapsed() < Duration::from_secs(5) || killed <= 50 || producer.sent() <= 100 {
+        assert!(begun.elapsed() < PATIENCE, "only {killed} connections were killed, and {} jobs sent", producer.sent());
         let sql = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1 \
                    order by random() limit 1";
         killed += client.query(sql, &[&db.schema()]).await.unwrap().len();
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
     let ids = producer.stop().await;
-    assert!(ids.len() > 100, "only {} jobs were sent", ids.len());
     db.drained().await;
     db.each_once(&ids).await;
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
