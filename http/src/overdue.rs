@@ -1,4 +1,4 @@
-//! What executors should have done by now.
+//! Work that executors should have done by now.
 
 use std::fmt;
 use std::time::Duration;

@@ -34,9 +34,10 @@ use crate::error::{Error, ErrorKind};
 use crate::executor::kinds::breaker::Breakers;
 use crate::executor::kinds::failure_policy::FailurePolicy;
 use crate::executor::kinds::kind::Kinds;
+use crate::executor::metrics::releases::ReleaseReason;
 use crate::executor::metrics::stats::Counters;
 use crate::executor::node::cancellations::Cancellations;
-use crate::executor::node::completion::Completions;
+use crate::executor::node::completion::{Completion, Completions};
 use crate::executor::node::failing::FailingTasks;
 use crate::executor::node::gathering::Gathering;
 use crate::executor::node::group_run::GroupRun;
@@ -45,7 +46,7 @@ use crate::executor::node::limits::{CountedLimits, Running};
 use crate::executor::node::queue::Queue;
 use crate::executor::node::signals::Signals;
 use crate::executor::node::slots::Slots;
-use crate::job::{Job, Limits, NodeId};
+use crate::job::{Fence, Job, Limits, NodeId};
 use crate::message::WakeUp;
 use crate::store::JobStore;
 
@@ -129,6 +130,21 @@ impl Node {
         running: Option<Running>,
     ) {
         self.work.start(self, job, Slots::new(slot, kind_slot, running));
+    }
+
+    /// Returns the outcome of a job that is given back, and counts it.
+    pub(crate) fn give_back(&self, fence: Fence, reason: ReleaseReason) -> Completion {
+        self.counters.releases.add_many(reason.as_str(), 1);
+        Completion::released(fence)
+    }
+
+    /// Returns the outcome of a job whose handler was cut off because the node ends. If the lease is lost, it is counted when it is recorded after all, or
+    /// when the registration that follows gives the job back.
+    pub(crate) fn interrupted(&self, fence: Fence) -> Completion {
+        if self.cancellations.is_lost() {
+            return Completion::released(fence);
+        }
+        self.give_back(fence, ReleaseReason::Stopping)
     }
 
     /// Handles a failed claim.

@@ -1,60 +1,23 @@
-//! What the doctor finds about a server: each fault is made on a server of its own, and the advice is played.
+//! Findings of the doctor about a server: each fault is made on a server of its own, and the advice is played.
 
 use std::time::Duration;
 
 use jobwright::HandOutNumber;
-use tokio::runtime::Runtime;
-use tokio_postgres::{Client, NoTls};
 
-use crate::common::{Done, Sandbox, until};
+use crate::common::server::Server;
+use crate::common::{Done, until};
 use crate::doctor::{advice, doctor, found};
 use crate::private_pg::PrivatePg;
 
-struct Server {
-    postgres: PrivatePg,
-    sandbox: Sandbox,
-    runtime: Runtime,
-    admin: Client,
+fn start(start: impl FnOnce() -> PrivatePg) -> Option<Server> {
+    let server = Server::start(start)?;
+    server.sandbox.configure("[handlers.mail]\ncommand = [\"true\"]\n");
+    Some(server)
 }
 
-impl Server {
-    /// `None`: there is no PostgreSQL to be tested with.
-    fn start(start: impl FnOnce() -> PrivatePg) -> Option<Self> {
-        if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
-            return None;
-        }
-        let postgres = start();
-        let sandbox = Sandbox::on_server(&postgres.url());
-        sandbox.configure("[handlers.mail]\ncommand = [\"true\"]\n");
-        let runtime = Runtime::new().unwrap();
-        let admin = session(&runtime, &postgres.url());
-        Some(Self { postgres, sandbox, runtime, admin })
-    }
-
-    fn run(&self, sql: &str) {
-        self.runtime.block_on(self.admin.batch_execute(sql)).unwrap();
-    }
-
-    /// Runs the checks as a role that has the rights of an executor.
-    fn doctor_as(&self, role: &str) -> Done {
-        let url = self.postgres.url().replace("postgres@", &format!("{role}@"));
-        let mut command = self.sandbox.command(&["doctor", "--output", "json"]);
-        Done::from(command.env("DATABASE_URL", url).output().unwrap())
-    }
-
-    fn executor(&self, role: &str) {
-        self.run(&format!("create role {role} login"));
-        let grants = self.sandbox.run(&["grants", "executor", role]).success().stdout;
-        self.run(&grants);
-    }
-}
-
-fn session(runtime: &Runtime, url: &str) -> Client {
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client
-    })
+/// Runs the checks as a role.
+fn doctor_as(server: &Server, role: &str) -> Done {
+    server.run_as(role, "postgres", &["doctor", "--output", "json"])
 }
 
 /// Returns the first command of an advice.
@@ -64,25 +27,26 @@ fn command(advice: &str) -> &str {
 
 /// A schema of the search path in which anybody may create functions, and sessions that a role may not look at.
 #[test]
-fn what_a_role_meets_on_its_server() {
-    let Some(server) = Server::start(PrivatePg::start) else { return };
-    server.executor("worker");
-    let path = || found(&server.doctor_as("worker"), "search path").remove(0);
+fn an_open_search_path_and_hidden_sessions() {
+    let Some(server) = start(PrivatePg::start) else { return };
+    server.run("create role worker login");
+    server.run(&server.sandbox.run(&["grants", "executor", "worker"]).success().stdout);
+    let path = || found(&doctor_as(&server, "worker"), "search path").remove(0);
     assert_eq!(path().0, "ok");
     server.run("create schema shared; grant create, usage on schema shared to public");
     server.run("alter role worker set search_path = shared, public");
     let (state, text) = path();
     assert!(state == "warn" && text.contains("public may create objects in the schema shared"), "{text}");
-    server.run(command(&advice(&server.doctor_as("worker"), "search path")));
+    server.run(command(&advice(&doctor_as(&server, "worker"), "search path")));
     assert_eq!(path().0, "ok");
 
     // One that has written, and whose age the role can't see.
-    let other = session(&server.runtime, &server.postgres.url());
-    server.runtime.block_on(other.batch_execute("begin; create table written ()")).unwrap();
-    let oldest = || found(&server.doctor_as("worker"), "oldest transaction").remove(0);
+    let other = server.session(&server.postgres.url());
+    server.run_in(&other, "begin; create table written ()");
+    let oldest = || found(&doctor_as(&server, "worker"), "oldest transaction").remove(0);
     let (state, text) = oldest();
     assert!(state == "warn" && text.contains("sessions of others hide theirs from this role"), "{text}");
-    let grant = advice(&server.doctor_as("worker"), "oldest transaction");
+    let grant = advice(&doctor_as(&server, "worker"), "oldest transaction");
     server.run(&command(&grant).replace("ROLE", "worker"));
     let (state, text) = oldest();
     assert!(state == "ok" && text.contains("the session "), "{text}");
@@ -90,7 +54,7 @@ fn what_a_role_meets_on_its_server() {
 
 #[test]
 fn a_published_table_that_can_not_be_changed() {
-    let Some(server) = Server::start(|| PrivatePg::start_with(&["wal_level = logical"], &[])) else { return };
+    let Some(server) = start(|| PrivatePg::start_with(&["wal_level = logical"], &[])) else { return };
     server.run("create publication everything for all tables");
     let published = || found(&doctor(&server.sandbox), "publications").remove(0);
     assert_eq!(published().0, "ok");
@@ -105,7 +69,7 @@ fn a_published_table_that_can_not_be_changed() {
 
 #[test]
 fn a_clock_that_is_ahead() {
-    let Some(server) = Server::start(PrivatePg::start_with_clock) else { return };
+    let Some(server) = start(PrivatePg::start_with_clock) else { return };
     let clock = || found(&doctor(&server.sandbox), "clock").remove(0);
     assert_eq!(clock().0, "ok");
     server.postgres.set_clock(3600);
@@ -120,9 +84,9 @@ fn a_clock_that_is_ahead() {
 /// Its worker does not report, and no executor takes the job back.
 #[test]
 fn a_job_that_stays_with_an_external_worker() {
-    let Some(server) = Server::start(PrivatePg::start) else { return };
+    let Some(server) = start(PrivatePg::start) else { return };
     let id = server.sandbox.send(&["mail", "--queue", "partner"]);
-    server.runtime.block_on(async {
+    server.block_on(async {
         let messages = server.sandbox.messages().await;
         let handed = messages.engine().hand_out("partner", 1, Duration::from_secs(60), HandOutNumber::new(1)).await;
         assert_eq!(handed.unwrap().len(), 1);

@@ -6,14 +6,11 @@
 //! two primaries (`servers`), a copy of the database (`installations`), a database that is silent (`silent_database`), dead letters, retries and a kill
 //! (`examples/ops/night.sh`).
 
-use std::collections::BTreeMap;
-use std::process::Command;
-
 use lapin::BasicProperties;
-use tokio::runtime::Runtime;
-use tokio_postgres::{Client, NoTls};
+use std::collections::BTreeMap;
 
-use crate::common::{Done, Sandbox, Worker, until};
+use crate::common::server::Server;
+use crate::common::{Done, Worker, until};
 use crate::doctor::{advice, doctor, found};
 use crate::private_pg::PrivatePg;
 
@@ -29,11 +26,7 @@ const HANDLERS: &str = r#"
 "#;
 
 struct Night {
-    postgres: PrivatePg,
-    sandbox: Sandbox,
-    runtime: Runtime,
-    /// A superuser in another database than that of the jobs, which may be renamed.
-    admin: Client,
+    server: Server,
     sent: Vec<String>,
     worker: Option<Worker>,
 }
@@ -41,48 +34,33 @@ struct Night {
 impl Night {
     /// `None`: there is no PostgreSQL to be tested with.
     fn begin() -> Option<Self> {
-        if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
-            return None;
-        }
-        let postgres = PrivatePg::start_with(&["max_prepared_transactions = 2"], &[("pg_hba.conf", HBA)]);
-        let runtime = Runtime::new().unwrap();
-        let admin = connected(&runtime, &postgres.url());
-        let run = |sql: &str| runtime.block_on(admin.batch_execute(sql)).unwrap();
-        run("create database bank");
-        run("create role executor login password 'right'");
-        let sandbox = Sandbox::on_server(&of(&postgres.url(), "bank"));
-        sandbox.configure(HANDLERS);
-        let grants = sandbox.run(&["grants", "executor", "executor"]).success().stdout;
-        let owner = connected(&runtime, &of(&postgres.url(), "bank"));
-        runtime.block_on(owner.batch_execute(&grants)).unwrap();
-        drop(owner);
-        Some(Self { postgres, sandbox, runtime, admin, sent: Vec::new(), worker: None })
-    }
-
-    fn run(&self, sql: &str) {
-        self.runtime.block_on(self.admin.batch_execute(sql)).unwrap();
+        let start = || PrivatePg::start_with(&["max_prepared_transactions = 2"], &[("pg_hba.conf", HBA)]);
+        let server = Server::with_database("bank", start)?;
+        server.run("create role executor login password 'right'");
+        server.sandbox.configure(HANDLERS);
+        let grants = server.sandbox.run(&["grants", "executor", "executor"]).success().stdout;
+        server.run_in(&server.session(&server.url_of("bank")), &grants);
+        Some(Self { server, sent: Vec::new(), worker: None })
     }
 
     /// Ends all sessions of the worker's role, as a restart of the server or of a pooler does.
     fn end_sessions(&self) {
-        self.run("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'executor'");
-    }
-
-    /// Runs a command as the worker's role.
-    fn as_executor(&self, args: &[&str]) -> Command {
-        let mut command = self.sandbox.command(args);
-        let url = of(&self.postgres.url(), "bank").replace("postgres@", "executor:right@");
-        command.env("DATABASE_URL", url);
-        command
+        self.server.run("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'executor'");
     }
 
     fn doctor_of_executor(&self) -> Done {
-        Done::from(self.as_executor(&["doctor", "--as", "executor", "--output", "json"]).output().unwrap())
+        self.server.run_as("executor:right", "bank", &["doctor", "--as", "executor", "--output", "json"])
     }
 
-    fn start_worker(&mut self) {
-        self.worker = Some(Worker::start_in(&mut self.as_executor(&["worker"])));
-        self.work();
+    fn start_worker(&mut self, args: &[&str]) {
+        let args = [&["worker"], args].concat();
+        self.worker = Some(Worker::start_in(&mut self.server.command_as("executor:right", "bank", &args)));
+    }
+
+    /// Sets how long a lease is: long enough for the outcomes of the jobs that end meanwhile.
+    fn lease(&self, lease: &str) {
+        let config = format!("{HANDLERS}[executor]\nlease = \"{lease}\"\npoll_interval = \"100ms\"\n");
+        std::fs::write(self.server.sandbox.file("jobwright.toml"), config).unwrap();
     }
 
     fn said(&self) -> String {
@@ -94,12 +72,12 @@ impl Night {
     }
 
     fn send_kind(&mut self, kind: &str) {
-        let id = self.sandbox.send(&[kind]);
+        let id = self.server.sandbox.send(&[kind]);
         self.sent.push(id);
     }
 
     fn starts(&self) -> BTreeMap<String, usize> {
-        let lines = std::fs::read_to_string(self.sandbox.file("starts")).unwrap_or_default();
+        let lines = std::fs::read_to_string(self.server.sandbox.file("starts")).unwrap_or_default();
         lines.lines().fold(BTreeMap::new(), |mut starts, id| {
             *starts.entry(id.to_owned()).or_default() += 1;
             starts
@@ -109,7 +87,7 @@ impl Night {
     /// Sends a job, and waits until it is done with all before.
     fn work(&mut self) {
         self.send();
-        until("all jobs to be done", || self.sandbox.list(&[]).is_empty());
+        until("all jobs to be done", || self.server.sandbox.list(&[]).is_empty());
         let starts = self.starts();
         for id in &self.sent {
             assert_eq!(starts.get(id), Some(&1), "{id} of {starts:?}");
@@ -121,13 +99,13 @@ impl Night {
     fn while_it_lasts(&mut self, fault: &[&str], told: &str, look: impl Fn(&Self), remedy: &[&str]) -> String {
         let before = self.said().len();
         for sql in fault {
-            self.run(sql);
+            self.server.run(sql);
         }
         self.end_sessions();
         until(told, || self.said()[before..].contains(told));
         look(self);
         for sql in remedy {
-            self.run(sql);
+            self.server.run(sql);
         }
         let told = self.said()[before..].to_owned();
         if told.contains("waits until it is back") {
@@ -136,20 +114,6 @@ impl Night {
         self.work();
         self.said()[before..].to_owned()
     }
-}
-
-fn connected(runtime: &Runtime, url: &str) -> Client {
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client
-    })
-}
-
-/// Returns the URL of another database of the same server.
-fn of(url: &str, database: &str) -> String {
-    let (server, _) = url.rsplit_once('/').unwrap();
-    format!("{server}/{database}")
 }
 
 /// Asserts that an outage is told in a few lines, however many tasks meet it.
@@ -162,9 +126,10 @@ fn is_told_once(said: &str, cause: &str) {
 }
 
 #[test]
-fn what_becomes_of_a_role_and_its_database() {
+fn settings_of_a_role_and_the_name_of_its_database() {
     let Some(mut night) = Night::begin() else { return };
-    night.start_worker();
+    night.start_worker(&[]);
+    night.work();
 
     let refused = "password authentication failed";
     let look = |night: &Night| {
@@ -224,78 +189,79 @@ fn what_becomes_of_a_role_and_its_database() {
     is_told_once(&said, read_only);
 
     // The engine sets its own limits.
-    night.run("alter role executor set statement_timeout = '20ms'");
-    night.run("alter role executor set lock_timeout = '1ms'");
+    night.server.run("alter role executor set statement_timeout = '20ms'");
+    night.server.run("alter role executor set lock_timeout = '1ms'");
     night.end_sessions();
     night.work();
 }
 
 #[test]
-fn what_others_do_to_the_tables() {
+fn locks_and_maintenance_of_others() {
     let Some(mut night) = Night::begin() else { return };
-    night.start_worker();
+    night.start_worker(&[]);
+    night.work();
 
     // A transaction manager has died, and its transaction keeps a table from being written to.
-    let other = connected(&night.runtime, &of(&night.postgres.url(), "bank"));
+    let other = night.server.session(&night.server.url_of("bank"));
     let prepare = "begin; lock table jobwright.job in share mode; prepare transaction 'transfer-7'";
-    night.runtime.block_on(other.batch_execute(prepare)).unwrap();
+    night.server.run_in(&other, prepare);
     // What is sent meanwhile waits for it, too.
-    let sending = night.sandbox.command(&["send", "mail"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    until("the doctor to name the prepared transaction", || found(&doctor(&night.sandbox), "locks")[0].0 == "warn");
-    let done = doctor(&night.sandbox);
+    let sending = night.server.sandbox.command(&["send", "mail"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    until("the doctor to name the prepared transaction", || {
+        found(&doctor(&night.server.sandbox), "locks")[0].0 == "warn"
+    });
+    let done = doctor(&night.server.sandbox);
     assert!(found(&done, "locks")[0].1.contains("for a prepared transaction"), "{done:?}");
     let told = advice(&done, "locks");
     assert!(told.contains("select * from pg_prepared_xacts") && told.contains("rollback prepared"), "{told}");
-    night.runtime.block_on(other.batch_execute("rollback prepared 'transfer-7'")).unwrap();
+    night.server.run_in(&other, "rollback prepared 'transfer-7'");
     let sent = Done::from(sending.wait_with_output().unwrap()).success();
     night.sent.push(sent.stdout.trim().to_owned());
     night.work();
 
     // A standby that commits wait for is away.
     for sql in ["alter system set synchronous_standby_names = 'away'", "select pg_reload_conf()"] {
-        night.run(sql);
+        night.server.run(sql);
     }
-    let sending = night.sandbox.command(&["send", "mail"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    until("the doctor to name the commits", || found(&doctor(&night.sandbox), "commits")[0].0 == "warn");
-    let done = doctor(&night.sandbox);
+    let sending = night.server.sandbox.command(&["send", "mail"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    until("the doctor to name the commits", || found(&doctor(&night.server.sandbox), "commits")[0].0 == "warn");
+    let done = doctor(&night.server.sandbox);
     assert!(found(&done, "commits")[0].1.contains("away"), "{done:?}");
     let told = advice(&done, "commits");
     for sql in told.split('`').skip(1).step_by(2) {
-        night.run(sql);
+        night.server.run(sql);
     }
     let sent = Done::from(sending.wait_with_output().unwrap()).success();
     night.sent.push(sent.stdout.trim().to_owned());
-    until("no commit to wait", || found(&doctor(&night.sandbox), "commits")[0].0 == "ok");
+    until("no commit to wait", || found(&doctor(&night.server.sandbox), "commits")[0].0 == "ok");
     night.work();
 
     // Maintenance that takes the table for itself.
     for sql in ["vacuum full jobwright.job", "cluster jobwright.job using job_id", "reindex table jobwright.job"] {
         night.send();
-        night.runtime.block_on(other.batch_execute(sql)).unwrap();
+        night.server.run_in(&other, sql);
         night.work();
     }
 
     // The server is restarted, and crashes.
     let before = night.said().len();
-    night.postgres.stop();
+    night.server.postgres.stop();
     until("the outage to be told", || night.said()[before..].contains("is down"));
-    night.postgres.start_again();
+    night.server.postgres.start_again();
     until("its end to be told", || night.said()[before..].contains("is back"));
-    night.postgres.crash_and_restart();
+    night.server.postgres.crash_and_restart();
     night.work();
 }
 
 /// Jobs end, and others come in from the broker, while the database lets nobody in. That is no fault of theirs: no job becomes a dead letter or runs again,
 /// and no submission is rejected.
 #[test]
-fn what_runs_and_comes_in_while_the_database_refuses_everybody() {
+fn jobs_and_submissions_while_the_database_refuses_everybody() {
     let Some(mut night) = Night::begin() else { return };
-    night.sandbox = night.sandbox.with_rabbit().unwrap();
-    // Long enough for the outcomes of the jobs that end meanwhile.
-    let config = HANDLERS.to_owned() + "[executor]\nlease = \"1m\"\npoll_interval = \"100ms\"\n";
-    std::fs::write(night.sandbox.file("jobwright.toml"), config).unwrap();
-    night.sandbox.run(&["broker", "apply"]).success();
-    night.worker = Some(Worker::start_in(&mut night.as_executor(&["worker", "-v"])));
+    night.server.sandbox = night.server.sandbox.with_rabbit().unwrap();
+    night.lease("1m");
+    night.server.sandbox.run(&["broker", "apply"]).success();
+    night.start_worker(&["-v"]);
     let faults = [
         ("alter role executor password 'changed'", "alter role executor password 'right'"),
         ("alter database bank allow_connections false", "alter database bank allow_connections true"),
@@ -303,51 +269,50 @@ fn what_runs_and_comes_in_while_the_database_refuses_everybody() {
         ("alter role executor connection limit 0", "alter role executor connection limit -1"),
     ];
     for (fault, remedy) in faults {
-        let _ = std::fs::remove_file(night.sandbox.file("go"));
+        let _ = std::fs::remove_file(night.server.sandbox.file("go"));
         for _ in 0..5 {
             night.send_kind("slow");
         }
         let count = night.sent.len();
         until("the jobs to start", || night.starts().len() == count);
         let before = night.said().len();
-        night.run(fault);
+        night.server.run(fault);
         night.end_sessions();
-        std::fs::write(night.sandbox.file("go"), "").unwrap();
+        std::fs::write(night.server.sandbox.file("go"), "").unwrap();
         let ids: Vec<_> = (0..3).map(|_| jobwright::JobId::new().to_string()).collect();
         let submission = |id: &String| {
             (BasicProperties::default().with_message_id(id.as_str().into()).with_type("mail".into()), b"1".to_vec())
         };
-        night.sandbox.rabbit().submit(ids.iter().map(submission).collect::<Vec<_>>());
+        night.server.sandbox.rabbit().submit(ids.iter().map(submission).collect::<Vec<_>>());
         let tried = |what: &str| night.said()[before..].contains(what);
         until("the outcomes to be tried", || tried("refuses outcomes") || tried("outcomes could not be recorded"));
         until("the submissions to be tried", || tried("comes from the broker") || tried("came from the broker"));
-        night.run(remedy);
+        night.server.run(remedy);
         night.sent.extend(ids);
         night.work();
-        assert!(night.sandbox.list(&["--state", "dead"]).is_empty(), "{fault}");
-        let rejected = night.sandbox.run(&["broker", "rejected", "list"]).success().stdout;
+        assert!(night.server.sandbox.list(&["--state", "dead"]).is_empty(), "{fault}");
+        let rejected = night.server.sandbox.run(&["broker", "rejected", "list"]).success().stdout;
         assert!(!rejected.contains("not-stored"), "{fault}: {rejected}");
     }
 }
 
 /// The same for longer than the lease: the node gives up its lease, and knows what has become of its jobs.
 #[test]
-fn what_ran_is_known_after_a_lease_in_which_the_database_refused_everybody() {
+fn outcomes_outlast_a_lease_of_refusals() {
     let Some(mut night) = Night::begin() else { return };
-    let config = HANDLERS.to_owned() + "[executor]\nlease = \"15s\"\npoll_interval = \"100ms\"\n";
-    std::fs::write(night.sandbox.file("jobwright.toml"), config).unwrap();
-    night.worker = Some(Worker::start_in(&mut night.as_executor(&["worker", "-v"])));
+    night.lease("15s");
+    night.start_worker(&["-v"]);
     for _ in 0..5 {
         night.send_kind("slow");
     }
     until("the jobs to start", || night.starts().len() == 5);
-    night.run("alter role executor password 'changed'");
+    night.server.run("alter role executor password 'changed'");
     night.end_sessions();
-    std::fs::write(night.sandbox.file("go"), "").unwrap();
+    std::fs::write(night.server.sandbox.file("go"), "").unwrap();
     until("all of them to end", || night.said().matches("the attempt ended").count() == 5);
     until("the end of the lease", || night.said().contains("the lease could not be renewed in time"));
-    night.run("alter role executor password 'right'");
+    night.server.run("alter role executor password 'right'");
     // Each has started once.
     night.work();
-    assert!(night.sandbox.list(&["--state", "dead"]).is_empty());
+    assert!(night.server.sandbox.list(&["--state", "dead"]).is_empty());
 }

@@ -2,58 +2,37 @@
 //! of other tests are older.
 
 use serde_json::Value;
-use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 
-use crate::common::{Sandbox, Worker, until};
+use crate::common::server::Server;
+use crate::common::{Worker, until};
 use crate::metrics::{get, port, value};
 use crate::private_pg::PrivatePg;
 
-struct Server {
-    postgres: PrivatePg,
-    sandbox: Sandbox,
-    runtime: Runtime,
+/// `None`: there is no PostgreSQL to be tested with.
+fn start() -> Option<Server> {
+    Server::start(|| PrivatePg::start_with(&["max_prepared_transactions = 2"], &[]))
 }
 
-impl Server {
-    /// `None`: there is no PostgreSQL to be tested with.
-    fn start() -> Option<Self> {
-        if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
-            return None;
-        }
-        let postgres = PrivatePg::start_with(&["max_prepared_transactions = 2"], &[]);
-        let sandbox = Sandbox::on_server(&postgres.url());
-        sandbox.run(&["migrate"]).success();
-        Some(Self { postgres, sandbox, runtime: Runtime::new().unwrap() })
-    }
+/// Opens a session that has run these statements.
+fn session(server: &Server, url: &str, sql: &str) -> Client {
+    let client = server.session(url);
+    server.run_in(&client, sql);
+    client
+}
 
-    /// Opens a session that has run these statements.
-    fn session(&self, url: &str, sql: &str) -> Client {
-        self.runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            client.batch_execute(sql).await.unwrap();
-            client
-        })
-    }
+/// Returns the oldest that the doctor found.
+fn oldest(server: &Server) -> String {
+    let done = server.sandbox.run(&["doctor", "--output", "json"]);
+    let findings: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
+    let found = findings.iter().find(|finding| finding["check"] == "oldest transaction").unwrap();
+    found["found"].as_str().unwrap().to_owned()
+}
 
-    fn run(&self, client: &Client, sql: &str) {
-        self.runtime.block_on(client.batch_execute(sql)).unwrap();
-    }
-
-    /// Returns what the doctor found to be the oldest.
-    fn oldest(&self) -> String {
-        let done = self.sandbox.run(&["doctor", "--output", "json"]);
-        let findings: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
-        let found = findings.iter().find(|finding| finding["check"] == "oldest transaction").unwrap();
-        found["found"].as_str().unwrap().to_owned()
-    }
-
-    fn exporter(&self) -> (Worker, u16) {
-        let exporter = Worker::start_in(&mut self.sandbox.command(&["exporter", "--listen", "0", "--every", "100ms"]));
-        let port = port(&exporter);
-        (exporter, port)
-    }
+fn exporter(server: &Server) -> (Worker, u16) {
+    let exporter = Worker::start_in(&mut server.sandbox.command(&["exporter", "--listen", "0", "--every", "100ms"]));
+    let port = port(&exporter);
+    (exporter, port)
 }
 
 /// Waits for a row of the exporter with a value that is right.
@@ -65,9 +44,9 @@ fn shows(port: u16, name: &str, labels: &[(&str, &str)], is_right: impl Fn(f64) 
 
 #[test]
 fn what_holds_dead_rows_is_seen() {
-    let Some(server) = Server::start() else { return };
-    assert_eq!(server.oldest(), "none");
-    let (_exporter, port) = server.exporter();
+    let Some(server) = start() else { return };
+    assert_eq!(oldest(&server), "none");
+    let (_exporter, port) = exporter(&server);
     let seconds = |holder, is_right: &dyn Fn(f64) -> bool| {
         shows(port, "jobwright_xmin_age_seconds", &[("holder", holder)], is_right);
     };
@@ -76,26 +55,26 @@ fn what_holds_dead_rows_is_seen() {
 
     // It has written, has no snapshot any more, and waits for its client.
     let url = server.postgres.url();
-    let writer = server.session(&url, "create table written (n int)");
-    server.run(&writer, "begin; insert into written values (1)");
+    let writer = session(&server, &url, "create table written (n int)");
+    server.run_in(&writer, "begin; insert into written values (1)");
     seconds("session", &|age| age > 1.0);
-    assert!(server.oldest().starts_with("the session "), "{}", server.oldest());
-    server.run(&writer, "rollback");
+    assert!(oldest(&server).starts_with("the session "), "{}", oldest(&server));
+    server.run_in(&writer, "rollback");
     // Those of the exporter itself are short.
     seconds("session", &|age| age < 1.0);
 
-    server.run(&writer, "begin; insert into written values (1); prepare transaction 'forgotten'");
+    server.run_in(&writer, "begin; insert into written values (1); prepare transaction 'forgotten'");
     seconds("prepared transaction", &|age| age > 1.0);
-    let oldest = server.oldest();
+    let oldest = oldest(&server);
     assert!(oldest.starts_with("the prepared transaction forgotten of postgres"), "{oldest}");
-    server.run(&writer, "rollback prepared 'forgotten'");
+    server.run_in(&writer, "rollback prepared 'forgotten'");
     seconds("prepared transaction", &|age| age == 0.0);
 
     // Rows of one database are not held by transactions of another.
-    server.run(&writer, "create database other");
+    server.run_in(&writer, "create database other");
     let (server_url, _) = url.rsplit_once('/').unwrap();
     let other = format!("{server_url}/other");
-    let elsewhere = server.session(&other, "begin isolation level repeatable read; select 1");
+    let elsewhere = session(&server, &other, "begin isolation level repeatable read; select 1");
     std::thread::sleep(std::time::Duration::from_millis(1200));
     seconds("session", &|age| age < 1.0);
     drop(elsewhere);
@@ -103,13 +82,13 @@ fn what_holds_dead_rows_is_seen() {
 
 #[test]
 fn dead_rows_are_counted_by_table() {
-    let Some(server) = Server::start() else { return };
-    let (_exporter, port) = server.exporter();
+    let Some(server) = start() else { return };
+    let (_exporter, port) = exporter(&server);
     shows(port, "jobwright_dead_rows", &[("table", "job")], |count| count == 0.0);
     for _ in 0..3 {
         server.sandbox.send(&["kind"]);
     }
-    let _session = server.session(&server.postgres.url(), "delete from jobwright.job");
+    let _session = session(&server, &server.postgres.url(), "delete from jobwright.job");
     shows(port, "jobwright_dead_rows", &[("table", "job")], |count| (2.5..3.5).contains(&count));
     shows(port, "jobwright_dead_rows", &[("table", "timer_job")], |count| count == 0.0);
 }
@@ -117,16 +96,16 @@ fn dead_rows_are_counted_by_table() {
 /// Without a slot, it is the standby's session that holds the rows: it has no transaction, and so no time.
 #[test]
 fn a_standby_that_sends_feedback_is_seen() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = start() else { return };
     let standby = PrivatePg::standby_of(&server.postgres);
-    let feedback = server.session(&standby.url(), "alter system set hot_standby_feedback = on");
-    server.run(&feedback, "alter system set wal_receiver_status_interval = 1");
-    server.run(&feedback, "select pg_reload_conf()");
-    until("the standby", || server.oldest().starts_with("the standby "));
-    let (_exporter, port) = server.exporter();
-    let holder = server.session(&standby.url(), "begin isolation level repeatable read; select 1");
+    let feedback = session(&server, &standby.url(), "alter system set hot_standby_feedback = on");
+    server.run_in(&feedback, "alter system set wal_receiver_status_interval = 1");
+    server.run_in(&feedback, "select pg_reload_conf()");
+    until("the standby", || oldest(&server).starts_with("the standby "));
+    let (_exporter, port) = exporter(&server);
+    let holder = session(&server, &standby.url(), "begin isolation level repeatable read; select 1");
     let _sessions: Vec<_> =
-        (0..5).map(|_| server.session(&server.postgres.url(), "select pg_current_xact_id()")).collect();
+        (0..5).map(|_| session(&server, &server.postgres.url(), "select pg_current_xact_id()")).collect();
     shows(port, "jobwright_xmin_age_transactions", &[("holder", "standby")], |age| age >= 4.0);
     drop((holder, feedback));
 }

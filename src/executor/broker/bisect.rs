@@ -100,8 +100,8 @@ pub(crate) async fn in_parts<T, F, A>(
         };
         let mut failed = failed;
         if error.refuses_all() {
-            // No message is to blame, and none is lost: they wait until something changes there.
-            // One that is told elsewhere leaves this to a later reason.
+            // No message is to blame, and none is lost: they wait until something changes there. A reason that is told elsewhere leaves the warning to a
+            // later one.
             if !error.is_already_logged() && !std::mem::replace(&mut told, true) {
                 tracing::warn!(
                     %error,

@@ -11,7 +11,7 @@ use crate::executor::node::completion::Completion;
 use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::slots::Slots;
 use crate::job::{Fence, Job, JobId};
-use crate::store::{Settlement, Verdict};
+use crate::store::Verdict;
 
 /// How long a finished job waits to be recorded together with those after it.
 const RECORD_DELAY: Duration = Duration::from_millis(5);
@@ -149,17 +149,14 @@ impl GroupRunner<'_> {
     async fn give_back(&mut self, first: Option<Job>) {
         for job in first.into_iter().chain(self.rest.by_ref()) {
             self.gave_back.push(job.id);
-            self.node
-                .completions
-                .send(Completion::released(&self.node.counters, job.fence(), ReleaseReason::NotBegun))
-                .await;
+            self.node.completions.send(self.node.give_back(job.fence(), ReleaseReason::NotBegun)).await;
         }
     }
 
     /// Does the same without waiting, so that the running attempt does not stand still.
     fn try_give_back(&mut self) {
         while let Some(job) = self.rest.as_slice().first() {
-            if !self.node.completions.try_send(Completion::Settled(Settlement::new(job.fence(), Verdict::Release))) {
+            if !self.node.completions.try_send(Completion::released(job.fence())) {
                 return;
             }
             self.node.counters.releases.add_many(ReleaseReason::NotBegun.as_str(), 1);

@@ -38,7 +38,7 @@ pub(crate) enum CancelReason {
 #[derive(Debug, Default)]
 pub(crate) struct Cancellations {
     node: CancellationToken,
-    /// Whether it stops because its lease is lost: then it gives nothing back.
+    /// Whether it stops because its lease is lost.
     lost: AtomicBool,
     /// How long a handler may go on after its cancellation.
     grace: Duration,

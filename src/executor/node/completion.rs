@@ -2,9 +2,6 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::executor::metrics::releases::ReleaseReason;
-use crate::executor::metrics::stats::Counters;
-use crate::executor::node::cancellations::Cancellations;
 use crate::executor::node::group_run::GroupRun;
 use crate::executor::node::unrecorded::Unrecorded;
 use crate::job::{Fence, JobId};
@@ -22,19 +19,9 @@ pub(crate) enum Completion {
 }
 
 impl Completion {
-    /// Makes a job wait again, without an error, and counts that.
-    pub(crate) fn released(counters: &Counters, fence: Fence, reason: ReleaseReason) -> Self {
-        counters.releases.add_many(reason.as_str(), 1);
+    /// Makes a job wait again, without an error.
+    pub(crate) fn released(fence: Fence) -> Self {
         Self::Settled(Settlement::new(fence, Verdict::Release))
-    }
-
-    /// Makes a job wait again whose handler was cut off because its node ends. If the lease is lost, that is counted when it is recorded after all, or when the
-    /// registration that follows gives it back.
-    pub(crate) fn cut_off(cancellations: &Cancellations, counters: &Counters, fence: Fence) -> Self {
-        if cancellations.is_lost() {
-            return Self::Settled(Settlement::new(fence, Verdict::Release));
-        }
-        Self::released(counters, fence, ReleaseReason::Stopping)
     }
 
     /// Returns the job whose outcome this is, if it is one of a single job.

@@ -27,7 +27,7 @@ struct Again {
     since: Instant,
     at: Instant,
     delays: Reconnect,
-    /// Whether a warning has told it. What belongs to an outage is told there, and another reason may follow.
+    /// Whether a warning has told it. A reason that belongs to an outage is told there, and another one may follow.
     told: bool,
 }
 

@@ -215,9 +215,7 @@ async fn conclude<'a, S: Store>(
         }
         BatchEnd::Cancelled => {
             abandon(context);
-            jobs.iter()
-                .map(|job| (job, Completion::cut_off(&node.cancellations, &node.counters, job.fence())))
-                .collect()
+            jobs.iter().map(|job| (job, node.interrupted(job.fence()))).collect()
         }
     }
 }
@@ -257,11 +255,7 @@ async fn returned<'a, S: Store>(
         }
         Ok(false) => {
             tracing::warn!("a job of the batch was no longer owned by this claim: its transaction was rolled back");
-            left.extend(
-                part.iter().map(|(job, _)| {
-                    (*job, Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack))
-                }),
-            );
+            left.extend(part.iter().map(|(job, _)| (*job, node.give_back(job.fence(), ReleaseReason::RolledBack))));
         }
         // If the commit took effect and only its answer got lost, the rows are gone and these outcomes are refused.
         Err(error) => {
@@ -283,7 +277,7 @@ fn settle<'a>(
     let each = jobs.iter().zip(results).map(|(job, result)| {
         let rolled_back = again(&result);
         let left = if rolled_back {
-            Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack)
+            node.give_back(job.fence(), ReleaseReason::RolledBack)
         } else {
             recorded(node, kind, job, result.ended)
         };
@@ -295,10 +289,10 @@ fn settle<'a>(
 /// A batch is not run again at once: one that lost a conflict has failed.
 fn recorded(node: &Node, kind: &Kind, job: &Job, ended: HandlerResult) -> Completion {
     let completion = job_span(job).in_scope(|| completion(node, kind, job, ended, NO_MORE));
-    completion.unwrap_or_else(|| Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack))
+    completion.unwrap_or_else(|| node.give_back(job.fence(), ReleaseReason::RolledBack))
 }
 
 fn failed(node: &Node, kind: &Kind, job: &Job, error: &JobError) -> Completion {
     let completion = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
-    completion.unwrap_or_else(|| Completion::released(&node.counters, job.fence(), ReleaseReason::RolledBack))
+    completion.unwrap_or_else(|| node.give_back(job.fence(), ReleaseReason::RolledBack))
 }

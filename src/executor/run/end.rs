@@ -58,7 +58,7 @@ pub(crate) fn failure(node: &Node, kind: &Kind, job: &Job, error: &JobError, con
         }
         RetryDecision::Later(delay) => Verdict::Retry(delay),
         RetryDecision::NotHere => match kind.breaker.refuse(job.id, error.message(), Instant::now()) {
-            Refused::Back => return Some(Completion::released(&node.counters, job.fence(), ReleaseReason::LeftAlone)),
+            Refused::Back => return Some(node.give_back(job.fence(), ReleaseReason::LeftAlone)),
             Refused::Later(delay) => {
                 return Some(Completion::Settled(Settlement::new(job.fence(), Verdict::Snooze(delay))));
             }

@@ -56,7 +56,7 @@ impl<S: Store> Attempts for Handlers<S> {
         match self.0.get(&job.kind).cloned() {
             Some(handler) => worker::attempt(node, handler, job, slots).await,
             // Can't happen: claims ask for registered kinds only.
-            None => Some(Completion::released(&node.counters, job.fence(), ReleaseReason::LeftAlone)),
+            None => Some(node.give_back(job.fence(), ReleaseReason::LeftAlone)),
         }
     }
 }

@@ -160,7 +160,7 @@ pub(crate) async fn dead_letter(node: Arc<Node>, job: Job, slots: Arc<Slots>) {
 
 /// Makes a job wait again that this node has claimed and can't run.
 pub(crate) async fn give_back(node: Arc<Node>, job: Job, slots: Arc<Slots>) {
-    node.completions.send(Completion::released(&node.counters, job.fence(), ReleaseReason::LeftAlone)).await;
+    node.completions.send(node.give_back(job.fence(), ReleaseReason::LeftAlone)).await;
     free(&node, [slots]);
 }
 
@@ -291,7 +291,7 @@ async fn conclude<S: Store>(
         }
         AttemptEnd::Cancelled => {
             abandon(context);
-            Some(Completion::cut_off(&node.cancellations, &node.counters, job.fence()))
+            Some(node.interrupted(job.fence()))
         }
     };
     completion.map_or(Conclusion::Again, |completion| {

@@ -69,7 +69,8 @@ impl ErrorContext<'_> {
         let many = failures.0.len() > 1;
         let mut told: Vec<_> = failures.0.into_iter().map(|(label, failure)| (label, judge(failure))).collect();
         if !many && let Some((_, Diagnosis { kind, why, hint, source })) = told.pop() {
-            let error = self.unusable(self.error(kind, &why, hint), &why);
+            let is_full = source.as_ref().is_some_and(is_full);
+            let error = self.unusable(self.error(kind, &why, hint), &why, is_full);
             return match source {
                 Some(source) => error.with_source(source),
                 None => error,
@@ -82,7 +83,8 @@ impl ErrorContext<'_> {
         let kind = if alike || !later { first } else { ErrorKind::Unreachable };
         let reasons: Vec<_> = told.iter().map(|(label, told)| told.at(label)).collect();
         let why = format!("none of the servers would do: {}", reasons.join("; "));
-        self.unusable(self.error(kind, &why, ""), &why)
+        let is_full = told.iter().any(|(_, told)| told.source.as_ref().is_some_and(is_full));
+        self.unusable(self.error(kind, &why, ""), &why, is_full)
     }
 
     /// Records an outage if no server could be reached. The outage is logged once for all such errors.
@@ -95,10 +97,9 @@ impl ErrorContext<'_> {
     }
 
     /// The same, if no server lets this process in: all that need a connection meet the same. Its caller logs the first error, which has a hint.
-    /// A server that has no connection left may have one for others: that is told once a minute.
-    fn unusable(self, error: Error, why: &str) -> Error {
-        // Other resources of a server may be used up, too: each caller tells that.
-        let is_full = why.contains(SqlState::TOO_MANY_CONNECTIONS.code());
+    /// A server that has no connection left (`is_full`) may have one for others: that is told once a minute. If it lacks something else, each caller
+    /// tells that.
+    fn unusable(self, error: Error, why: &str, is_full: bool) -> Error {
         match error.kind() {
             ErrorKind::Unreachable => self.unreached(error, why),
             ErrorKind::Busy if is_full && self.label.outage.lacks(Shortage::Connections, why) => error.already_logged(),
@@ -181,6 +182,10 @@ impl Failures {
             |failure: &Failure| matches!(failure, Failure::Driver(error) if classify(error).0 == ErrorKind::Busy);
         self.0.iter().all(|(_, failure)| is_busy(failure))
     }
+}
+
+fn is_full(error: &PgError) -> bool {
+    error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS)
 }
 
 fn judge(failure: Failure) -> Diagnosis {

@@ -44,7 +44,7 @@ impl IdleTimer {
                 }
                 return Ok(gone > 0);
             }
-            Err(error) if error.is_retryable() || error.refuses_all() => return Err(error),
+            Err(error) if error.is_retryable() => return Err(error),
             Err(error) => error,
         };
         match shared.engine("set a timer aside", &shared.sql.park_timer, &[id.as_uuid(), &seq]).await {
@@ -57,7 +57,7 @@ impl IdleTimer {
                 }
                 Ok(!parked.is_empty())
             }
-            Err(error) if error.is_retryable() || error.refuses_all() => Err(error),
+            Err(error) if error.is_retryable() => Err(error),
             Err(error) => {
                 tracing::error!(%id, %error, "{why}; the timer can't be moved at all: delete it");
                 Ok(false)

@@ -278,8 +278,7 @@ async fn dead_letter(shared: &Arc<Shared>, node: NodeId, cost: i32, found: Found
             }
             return Ok(gone > 0);
         }
-        // Without a fault of this row: of the role, or of the whole table.
-        Err(error) if error.is_retryable() || error.refuses_all() => return Err(error),
+        Err(error) if error.is_retryable() => return Err(error),
         Err(error) => error,
     };
     let tried = "set a job aside that can't be read";
@@ -296,7 +295,7 @@ async fn dead_letter(shared: &Arc<Shared>, node: NodeId, cost: i32, found: Found
 /// Does the same for a row of maintenance that was found to be at fault. One that can't even be parked is logged and left.
 pub(super) async fn dead_letter_idle(shared: &Arc<Shared>, found: Found, why: &str) -> Result<bool> {
     match dead_letter(shared, NO_NODE, 0, found, why).await {
-        Err(error) if !error.is_retryable() && !error.refuses_all() => {
+        Err(error) if !error.is_retryable() => {
             tracing::error!(id = %found.fence.id, %error, "{why}; the job can't be moved at all: delete it");
             Ok(false)
         }

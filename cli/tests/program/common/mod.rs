@@ -4,6 +4,7 @@
 
 pub(crate) mod open_transaction;
 pub(crate) mod rabbit;
+pub(crate) mod server;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
