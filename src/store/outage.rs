@@ -290,6 +290,13 @@ impl fmt::Debug for Outage {
 mod tests {
     use super::*;
 
+    /// Servers are tried in any order.
+    #[test]
+    fn the_same_reasons_in_another_order_are_the_same() {
+        assert!(is_same("a: refused; b: no answer", "b: no answer; a: refused"));
+        assert!(!is_same("a: refused; b: no answer", "a: refused; b: refused"));
+    }
+
     /// A program may connect on a runtime of its own, and drop that.
     #[test]
     fn the_end_of_its_runtime_ends_a_doubt() {

@@ -753,7 +753,6 @@ conformance! {
             many_that_are_refused_hide_none
             each_row_is_judged_by_its_own_error
             a_node_retires_without_its_refused_rows
-            a_row_that_no_one_can_read_nor_bury
             one_is_locked_and_one_refused
             a_lost_claim_that_is_locked_is_not_forgotten
         }

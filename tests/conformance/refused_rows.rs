@@ -6,9 +6,9 @@ use jobwright::NewJob;
 use jobwright::store::engine::ClaimRequest;
 use jobwright::store::{Rule, Scope};
 
-use crate::support::jobs::{claim_number, hand_out_number, jobs};
+use crate::support::jobs::{claim_number, hand_out_number};
 use crate::support::postgres::Pg;
-use crate::support::{Jobs, SqlDb, TestDb, eventually};
+use crate::support::{Jobs, TestDb, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -373,24 +373,4 @@ pub(crate) async fn a_lost_claim_that_is_locked_is_not_forgotten<const POOLED: b
     assert_eq!(left(db, "job", "kind = 'bad'", "lock_owner is not null").await, (0, 3));
     held.release().await;
     assert_eq!(store.release_claimed(claimed.node, claimed.claim, &ids).await.unwrap(), 3);
-}
-
-/// The role may not write dead letters, or a trigger refuses that: a row that can't be read is parked, and holds up no other.
-pub(crate) async fn a_row_that_no_one_can_read_nor_bury<const POOLED: bool>(db: &Pg<POOLED>) {
-    let store = db.jobs();
-    let node = store.node().await;
-    for state in ["P0001", "42501"] {
-        db.raw(&format!(
-            "create function {{schema}}.refuse_all() returns trigger language plpgsql as
-                 $$ begin raise exception 'no dead letters' using errcode = '{state}'; end $$;
-             create trigger refuse before insert on {{schema}}.dead_letter_job for each row execute function {{schema}}.refuse_all()"
-        ))
-        .await;
-        let ids = store.send_all(jobs(2)).await;
-        db.spoil(ids[0]).await;
-        eventually(PATIENCE, async || store.take(node, 1).await.iter().any(|job| job.id == ids[1])).await;
-        let parked = format!("id = '{}'", ids[0]);
-        eventually(PATIENCE, async || left(db, "job", &parked, "queue like 'unreadable:%'").await == (0, 1)).await;
-        db.raw("drop trigger refuse on {schema}.dead_letter_job; drop function {schema}.refuse_all()").await;
-    }
 }

@@ -82,6 +82,11 @@ async fn nonsense_is_refused() {
         let error = place.send(arguments, &[]).await.unwrap_err();
         assert!(error.contains(why), "{arguments}: {error}");
     }
+    // It repeats neither a long name nor what a terminal interprets.
+    for name in ["tenant", "exclusive_group", "limit_key", "unique_key"] {
+        let error = place.send(&format!("{name} => E'\\x1b[2J' || repeat('x', 6000)"), &[]).await.unwrap_err();
+        assert!(error.len() < 500 && !error.contains('\x1b'), "{name}: {error:?}");
+    }
     assert!(place.db.jobs().all().await.is_empty());
 }
 

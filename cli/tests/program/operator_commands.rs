@@ -100,6 +100,14 @@ fn the_audit_names_the_operator(sandbox: &Sandbox) {
     assert_eq!(audit[2]["who"], "ann");
     assert_eq!((&audit[1]["who"], &audit[1]["what"]["paused"]), (&json!("bob"), &json!(true)));
     assert!(audit[0]["who"].as_str().unwrap().contains('@'), "{audit}");
+    // As cron does, which sets neither.
+    let id = sandbox.send(&["mail"]);
+    let mut command = sandbox.command(&["jobs", "delete", &id]);
+    assert!(command.env_remove("USER").env_remove("LOGNAME").output().unwrap().status.success());
+    let known = std::process::Command::new("id").arg("-un").output().unwrap().stdout;
+    let known = format!("{}@", String::from_utf8(known).unwrap().trim());
+    let audit = documents(sandbox, &["audit", "list"]);
+    assert!(audit[0]["who"].as_str().unwrap().starts_with(&known), "{audit}");
     assert_eq!(documents(sandbox, &["audit", "list", "--who", "ann"]).as_array().unwrap().len(), 1);
     let table = sandbox.run(&["audit", "list", "--action", "delete"]).success().stdout;
     assert!(table.contains(&id), "{table}");
