@@ -60,8 +60,19 @@
 //! # Which database
 //!
 //! Contexts, commands and executors are generic over their store, with [`Postgres`] as the default, so a transaction is the driver's own.
-//! `Sqlite` is the embedded store (feature `sqlite`, on by default). [`AnyStore`] is chosen by the URL at run time
-//! ([`MessageServices::connect`]).
+//! `Sqlite` is the embedded store (feature `sqlite`). [`AnyStore`] is chosen by the URL at run time ([`MessageServices::connect`]).
+//!
+//! # Features
+//!
+//! None is on by default: PostgreSQL needs none.
+//!
+//! | feature | turns on |
+//! |---|---|
+//! | `rabbitmq` | delivery through RabbitMQ, submissions, events, external workers (`MessageServices::with_broker`) |
+//! | `sqlite` | the embedded store. It compiles SQLite, which needs a C compiler, and links it as `rusqlite` does: beside another crate that links SQLite, as `sqlx` does with its default features, cargo refuses to resolve |
+//! | `codecs` | the codecs that encrypt and compress payloads |
+//!
+//! A configuration that asks for a feature which the build lacks is an error.
 //!
 //! # What to rely on
 //!
@@ -72,10 +83,16 @@
 //! * Every wait has a deadline.
 
 #![warn(missing_debug_implementations)]
+// Jobs, the seam of the stores and nodes have parts that only a broker needs. The build with all features finds what nothing uses.
+#![cfg_attr(not(feature = "rabbitmq"), allow(dead_code, unused_imports))]
 
 mod admin;
 pub(crate) mod backoff;
+#[cfg(feature = "rabbitmq")]
 pub mod broker;
+#[cfg(not(feature = "rabbitmq"))]
+#[path = "broker/absent.rs"]
+mod broker;
 pub mod codec;
 pub mod config;
 mod conflict;
@@ -94,7 +111,9 @@ mod tls;
 pub use admin::Admin;
 /// For implementations of [`MessageService`].
 pub use async_trait::async_trait;
-pub use broker::{Broker, BrokerMode, BrokerStats};
+#[cfg(feature = "rabbitmq")]
+pub use broker::Broker;
+pub use broker::{BrokerMode, BrokerStats, ModeChanges};
 pub use config::{
     BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret, SubmitRule,
     SubmitRules,

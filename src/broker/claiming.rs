@@ -2,7 +2,7 @@
 
 use super::Broker;
 use super::failure::Failure;
-use super::mode::Side;
+use super::mode_tracker::Side;
 use super::ownership::{Ownership, ask, delete, look, mark, others_name, own_name, refusal};
 use crate::error::{Error, ErrorKind, Result};
 

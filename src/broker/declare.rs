@@ -11,7 +11,7 @@ use lapin::types::FieldTable;
 use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::{Depth, QueueRole};
-use super::mode::Side;
+use super::mode_tracker::Side;
 use super::topology::{self, Declaration, Made, TopologyItem, TopologyState};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -11,13 +11,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::address::Addresses;
+use super::counters::Counters;
 use super::failure::Failure;
 use super::member::Member;
 use super::message::QueueRole;
-use super::mode::{BrokerMode, ModeTracker, Side};
+use super::mode::BrokerMode;
+use super::mode_tracker::{ModeTracker, Side};
 use super::names::Names;
 use super::session::Session;
-use super::stats::Counters;
 use crate::config::BrokerConfig;
 
 pub(super) struct Hub {

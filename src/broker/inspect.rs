@@ -7,7 +7,7 @@ use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
 
 use super::failure::{Failure, within};
 use super::message::Outgoing;
-use super::mode::Side;
+use super::mode_tracker::Side;
 use super::topology::{self, Declaration, Made};
 use super::{Broker, BrokerMode};
 use crate::error::Result;

@@ -16,7 +16,7 @@ use super::dedicated::DedicatedConnection;
 use super::failure::{Failure, short, within};
 use super::hub::Hub;
 use super::message::{Outgoing, Published};
-use super::mode::Side;
+use super::mode_tracker::Side;
 
 /// The result of publishing a message alone.
 #[derive(Debug)]

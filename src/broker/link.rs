@@ -9,7 +9,7 @@ use lapin::Event;
 
 use super::failure::Failure;
 use super::hub::Hub;
-use super::mode::{CLOSED, LinkState, Side};
+use super::mode_tracker::{CLOSED, LinkState, Side};
 use super::ownership;
 use super::session::Session;
 use crate::backoff::Reconnect;

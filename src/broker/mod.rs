@@ -4,6 +4,7 @@
 mod acks;
 mod address;
 mod claiming;
+mod counters;
 mod declare;
 mod dedicated;
 mod direct;
@@ -16,6 +17,7 @@ mod link;
 mod member;
 mod message;
 mod mode;
+mod mode_tracker;
 mod names;
 mod ownership;
 mod prefetch_window;

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use super::failure::{Failure, short, within};
 use super::hub::Hub;
 use super::message::{Outgoing, Published};
-use super::mode::Side;
+use super::mode_tracker::Side;
 use crate::backoff::Reconnect;
 
 /// The most messages that were sent and are unanswered.

@@ -8,7 +8,7 @@ use lapin::{BasicProperties, Channel};
 
 use super::failure::{CLOSING, Failure, short, within};
 use super::message::Published;
-use super::mode::Side;
+use super::mode_tracker::Side;
 use super::{Broker, Names, wire};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -18,7 +18,7 @@ use super::declare;
 use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::Incoming;
-use super::mode::Side;
+use super::mode_tracker::Side;
 use super::prefetch_window::PrefetchWindow;
 use crate::backoff::Reconnect;
 

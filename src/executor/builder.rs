@@ -346,7 +346,7 @@ impl<S: Store> ExecutorBuilder<S> {
             )));
         }
         failure_policy.kinds = options;
-        check_external(&external, &queues, messages.broker().map(|broker| broker.limit()))?;
+        check_external(&external, &queues, messages.shared.broker().map(|broker| broker.limit()))?;
         if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
             return Err(Error::config(format!("the concurrency of queue {name:?} is {n}; use 1 to 1000000")));
         }
@@ -358,7 +358,7 @@ impl<S: Store> ExecutorBuilder<S> {
         let settings = Settings {
             store: shared.jobs.clone(),
             wakeup: shared.wakeup.clone(),
-            broker: messages.broker().cloned(),
+            broker: shared.broker().cloned(),
             codecs: shared.codecs.clone(),
             job_limits: shared.limits,
             intake: shared.intake,

@@ -21,6 +21,7 @@
 //! An executor lives under a node id, which is new for each start. When it can't renew its lease in time, it stops all its work before
 //! others may take it, registers under a new id and goes on. So an outage of the database needs no restart.
 
+#[cfg(feature = "rabbitmq")]
 mod broker;
 mod builder;
 mod dispatch;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::hooks::SendHooks;
 use super::local_service::LocalService;
+#[cfg(feature = "rabbitmq")]
 use super::rabbitmq::RabbitMqService;
 use super::table::TableService;
 use super::{MessageService, Shared};
@@ -16,6 +17,9 @@ impl<S: Store> Shared<S> {
         let wakeup = self.wakeup.clone();
         // The local handoff has the first choice, then the broker; what both leave waits in the table.
         let ours: Box<dyn MessageService<S>> = match &self.delivery_publisher {
+            #[cfg(not(feature = "rabbitmq"))]
+            Some(delivery_publisher) => match **delivery_publisher {},
+            #[cfg(feature = "rabbitmq")]
             Some(delivery_publisher) => {
                 Box::new(LocalService::around(RabbitMqService::around(table, delivery_publisher.clone()), wakeup))
             }

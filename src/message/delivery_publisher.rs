@@ -25,9 +25,6 @@ use crate::broker::{Broker, Outgoing, Published};
 use crate::job::{Due, EVENT_QUEUE, Fence, JobId, JobMessage, REPLY_QUEUE};
 use crate::store::{Enqueue, Hint};
 
-/// How long a row is hidden for its delivery. It is long enough for handlers that take a few milliseconds to work off a full queue of the
-/// broker, and short enough that a lost delivery is no outage.
-pub(crate) const HEAD_START: Duration = Duration::from_secs(5);
 /// Rows whose deliveries may wait for their confirm in this process. Further rows stay in the table.
 const UNCONFIRMED: usize = 5_000;
 /// Time between two checks of a broker queue that is open or has no consumer.

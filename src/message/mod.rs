@@ -15,13 +15,17 @@
 
 mod chain;
 mod commit_batcher;
-pub(crate) mod delivery_publisher;
+#[cfg(feature = "rabbitmq")]
+mod deliveries;
+#[cfg(feature = "rabbitmq")]
+mod delivery_publisher;
 mod enlist;
 mod flush;
 mod hooks;
 mod job_waiters;
 pub(crate) mod local;
 mod local_service;
+#[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 mod receipt;
 mod results;
@@ -43,5 +47,6 @@ pub use self::sent::{Sent, SentJobs, SentMetrics};
 pub use self::service::MessageService;
 pub use self::services::MessageServices;
 pub(crate) use self::shared::Shared;
+pub(crate) use self::table::HEAD_START;
 pub(crate) use self::wakeup::{WakeUp, hints};
 pub use crate::error::BoxError;

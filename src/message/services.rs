@@ -3,12 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::delivery_publisher::DeliveryPublisher;
 use super::{BoxError, MessageService, Sent, Shared, WhenFull};
-use crate::broker::Broker;
 use crate::codec::Codec;
-use crate::config::{Access, BrokerConfig, Config, DatabaseConfig};
-use crate::error::{Error, Result};
+use crate::config::{Access, Config, DatabaseConfig};
+use crate::error::Result;
 use crate::job::{Job, NewJob};
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
@@ -30,7 +28,7 @@ impl<S: Store> MessageServices<S> {
     }
 
     /// Returns the settings for a change; existing clones keep the old ones.
-    fn setting(&mut self) -> &mut Shared<S> {
+    pub(super) fn setting(&mut self) -> &mut Shared<S> {
         Arc::make_mut(&mut self.shared)
     }
 
@@ -52,37 +50,6 @@ impl<S: Store> MessageServices<S> {
     ) -> Self {
         self.setting().watchers.push(Arc::new(move |inner| Box::new(around(inner))));
         self
-    }
-
-    /// Delivers through a broker from now on, whenever it is up. Without a URL in `config`, nothing changes. Waits until the broker has
-    /// answered once, at most [`connect_timeout`](BrokerConfig::connect_timeout).
-    ///
-    /// # Errors
-    /// When the configuration can't be used; or when the broker does not answer though it is [`required`](BrokerConfig::required).
-    /// Otherwise a broker that does not answer is no error: jobs are claimed from the table until it does.
-    pub async fn with_broker(mut self, config: &BrokerConfig) -> Result<Self> {
-        if config.url.is_none() {
-            if config.required {
-                return Err(Error::config("broker.required is set, but there is no broker.url"));
-            }
-            return Ok(self);
-        }
-        let broker = Broker::start(config)?;
-        if config.required {
-            broker.up_within(config.connect_timeout).await?;
-        } else {
-            let mut changes = broker.changes();
-            // The first status decides, good or bad; the supervisor logs it and keeps trying.
-            if !changes.borrow_and_update().is_up() {
-                let _ = tokio::time::timeout(config.connect_timeout, changes.changed()).await;
-            }
-        }
-        let shared = self.setting();
-        shared.limits.direct_reply = config.direct_reply;
-        shared.delivery_publisher =
-            Some(DeliveryPublisher::new(broker, shared.jobs.clone(), shared.wakeup.clone(), config.depth));
-        shared.intake = config.intake;
-        Ok(self)
     }
 
     /// Stores the content of jobs as encoded by this codec. With several codecs, each encodes the output of those before it: add `Seal`
@@ -129,11 +96,6 @@ impl<S: Store> MessageServices<S> {
         self
     }
 
-    /// Returns the broker, if there is one.
-    pub fn broker(&self) -> Option<&Arc<Broker>> {
-        self.shared.delivery_publisher.as_ref().map(|delivery_publisher| delivery_publisher.broker())
-    }
-
     /// Migrates the schema to the version of this build. Safe when many processes start at once.
     ///
     /// # Errors
@@ -156,15 +118,6 @@ impl<S: Store> MessageServices<S> {
         let _ = tokio::time::timeout(self.shared.call_timeout, sent).await;
     }
 
-    /// Checks whether jobs of this queue can go through the broker now. Without this call, the check runs while the first jobs are sent,
-    /// and these are claimed from the table: a program that sends a few jobs and ends would never use the broker. Does nothing without a
-    /// broker, and is never required.
-    pub async fn prepare(&self, queue: &str) {
-        if let Some(delivery_publisher) = &self.shared.delivery_publisher {
-            delivery_publisher.prepare(queue).await;
-        }
-    }
-
     /// Returns the engine's side of the database, for the tests and the benchmark of this crate.
     #[doc(hidden)]
     pub fn engine(&self) -> &Arc<dyn JobStore> {
@@ -184,7 +137,7 @@ impl<S: Store> MessageServices<S> {
     /// Describes where messages go, for people.
     pub fn describe(&self) -> String {
         let table = format!("job table of {}", self.shared.jobs.describe());
-        match self.broker() {
+        match self.shared.broker() {
             Some(broker) => format!("{table}, delivered through {}", broker.describe()),
             None => table,
         }
@@ -213,15 +166,32 @@ impl MessageServices<AnyStore> {
     /// because nothing else will.
     ///
     /// # Errors
-    /// When the configuration can't be used, or the database (or a broker that is required) can't be reached.
+    /// When the configuration can't be used or asks for a feature that this build lacks, or the database (or a broker that is required) can't be
+    /// reached.
     pub async fn connect(config: &Config) -> Result<Self> {
+        #[cfg(not(feature = "rabbitmq"))]
+        refuse_broker(&config.broker)?;
         let database = DatabaseConfig { history: config.history.clone(), ..config.database.clone() };
         let services = Self::new(AnyStore::connect(&database).await?, &database);
         if services.shared.store.is_embedded() && database.access != Access::ReadOnly {
             services.migrate().await?;
         }
-        services.with_broker(&config.broker).await
+        #[cfg(feature = "rabbitmq")]
+        let services = services.with_broker(&config.broker).await?;
+        Ok(services)
     }
+}
+
+/// Refuses a configuration that names a broker: this build can't reach any.
+#[cfg(not(feature = "rabbitmq"))]
+fn refuse_broker(config: &crate::BrokerConfig) -> Result<()> {
+    if config.url.is_none() && !config.required {
+        return Ok(());
+    }
+    Err(crate::Error::config(
+        "the configuration names a broker (broker.url, AMQP_URL), but this program was built without the client for RabbitMQ: turn on the feature \
+         `rabbitmq` of jobwright, or remove the setting",
+    ))
 }
 
 #[cfg(feature = "sqlite")]

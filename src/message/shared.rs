@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::commit_batcher::CommitBatcher;
+#[cfg(feature = "rabbitmq")]
 use super::delivery_publisher::DeliveryPublisher;
 use super::hooks::{SendHook, apply};
 use super::{MessageService, Sent, WakeUp, WhenFull};
+use crate::broker::Broker;
+#[cfg(not(feature = "rabbitmq"))]
+use crate::broker::DeliveryPublisher;
 use crate::codec::Codecs;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -66,6 +70,11 @@ impl<S: Store> Shared<S> {
     /// Whether custom services wrap the built-in ones.
     pub(crate) fn is_wrapped(&self) -> bool {
         !self.wraps.is_empty()
+    }
+
+    /// Returns the broker, if there is one.
+    pub(crate) fn broker(&self) -> Option<&Arc<Broker>> {
+        self.delivery_publisher.as_ref().map(|delivery_publisher| delivery_publisher.broker())
     }
 
     /// Applies the send hooks to a job.

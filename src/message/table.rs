@@ -1,14 +1,18 @@
 //! The innermost message service: rows of the job table.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::delivery_publisher::HEAD_START;
 use super::{CommitReceipt, FlushInto, MessageService, RouteCounts, Shared, Written, hints};
 use crate::error::Result;
 use crate::job::{Job, JobId, JobMessage, NewJob};
 use crate::store::{JobWriter, Store};
+
+/// How long a row is hidden for its delivery. It is long enough for handlers that take a few milliseconds to work off a full queue of the
+/// broker, and short enough that a lost delivery is no outage.
+pub(crate) const HEAD_START: Duration = Duration::from_secs(5);
 
 /// Checks and collects messages, writes them with one statement, and wakes executors once that is committed.
 pub(super) struct TableService<S: Store> {

@@ -65,7 +65,13 @@ impl Store for AnyStore {
 
 /// A transaction of an [`AnyStore`].
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one lives in a context at a time, and the large one is the common one")]
+#[cfg_attr(
+    feature = "sqlite",
+    expect(
+        clippy::large_enum_variant,
+        reason = "one lives in a context at a time, and the large one is the common one"
+    )
+)]
 #[non_exhaustive]
 pub enum AnyTransaction {
     /// A transaction of a PostgreSQL server.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::broker::Tag;
 use crate::broker::wire::RowRef;
 use crate::job::JobId;
-use crate::message::delivery_publisher::HEAD_START;
+use crate::message::HEAD_START;
 
 /// How long a row that came with others waits while no slot becomes free. The running jobs are long then, and other nodes can run the row
 /// sooner.

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+#[cfg(feature = "rabbitmq")]
 use crate::executor::broker;
 use crate::executor::groups::admission::Admission;
 use crate::executor::groups::usage_reporter;
@@ -82,6 +83,7 @@ pub(crate) fn start(node: &Arc<Node>, settings: &Settings, quit: &CancellationTo
         failing::run(node.this.clone(), node.failing.clone(), with.quit.clone()).boxed()
     });
     start_maintenance(&start);
+    #[cfg(feature = "rabbitmq")]
     start("the state of the broker", |node, with| match &node.broker {
         Some(broker) => {
             let (local, quit) = (with.local.clone(), with.quit.clone());

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::error::Result;
+#[cfg(feature = "rabbitmq")]
 use crate::executor::broker;
 use crate::executor::dispatch::dispatcher::Dispatcher;
 use crate::executor::dispatch::suspects;
@@ -79,6 +80,7 @@ pub(crate) async fn run(
         dispatchers.spawn(watched("a dispatcher", &node.refused, Dispatcher::new(node.clone(), queue.clone()).run()));
     }
     dispatchers.spawn(watched("suspects", &node.refused, suspects::run(node.clone())));
+    #[cfg(feature = "rabbitmq")]
     if let Some(broker) = &node.broker {
         broker::start::start(&node, broker, &settings.external, &dispatchers);
     }
