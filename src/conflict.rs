@@ -24,8 +24,22 @@ fn postgres(error: &(dyn StdError + 'static)) -> bool {
     // The server's message is a cause of the driver's error, and may be all that is visible: `anyhow` hides the type of the first error in
     // the chain.
     let said = error.downcast_ref::<DbError>().map(DbError::code);
-    said.or_else(|| error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code))
-        .is_some_and(|code| *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED)
+    let said = said.or_else(|| error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code));
+    said.is_some_and(lost) || by_sqlx(error)
+}
+
+fn lost(code: &SqlState) -> bool {
+    *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
+}
+
+#[cfg(feature = "sqlx-0_8")]
+fn by_sqlx(error: &(dyn StdError + 'static)) -> bool {
+    crate::sqlx_0_8::code_of(error).is_some_and(|code| lost(&code))
+}
+
+#[cfg(not(feature = "sqlx-0_8"))]
+fn by_sqlx(_: &(dyn StdError + 'static)) -> bool {
+    false
 }
 
 #[cfg(feature = "sqlite")]

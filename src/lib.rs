@@ -70,6 +70,7 @@
 //! |---|---|
 //! | `rabbitmq` | delivery through RabbitMQ, submissions, events, external workers (`MessageServices::with_broker`) |
 //! | `sqlite` | the embedded store. It compiles SQLite, which needs a C compiler, and links it as `rusqlite` does: beside another crate that links SQLite, as `sqlx` does with its default features, cargo refuses to resolve |
+//! | `sqlx-0_8` | transactions of sqlx 0.8 for contexts, handlers and `enlist` (`sqlx_0_8`) |
 //! | `codecs` | the codecs that encrypt and compress payloads |
 //!
 //! A configuration that asks for a feature which the build lacks is an error.
@@ -140,6 +141,8 @@ pub use message::{
     Awaited, BoxError, CommitReceipt, Enlisted, FlushInto, Flushed, MessageService, MessageServices, RouteCounts,
     ScheduleService, WhenFull, Written,
 };
+#[cfg(feature = "sqlx-0_8")]
+pub use store::postgres::sqlx::v0_8 as sqlx_0_8;
 pub use store::postgres::{PgTransaction, PgTransactionRef, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};

@@ -34,11 +34,11 @@ use crate::store::{Postgres, Store};
 /// # Ok(()) }
 /// ```
 #[must_use = "nothing is sent before `flush`"]
-pub struct Enlisted<'t, S: Store, T: ?Sized> {
+pub struct Enlisted<S: Store, T> {
     shared: Arc<Shared<S>>,
     /// Created by the first message.
     service: Option<Box<dyn MessageService<S>>>,
-    transaction: &'t T,
+    transaction: T,
     when_full: WhenFull,
 }
 
@@ -47,7 +47,7 @@ impl MessageServices<Postgres> {
     pub fn enlist<'t, 'c>(
         &self,
         transaction: &'t tokio_postgres::Transaction<'c>,
-    ) -> Enlisted<'t, Postgres, tokio_postgres::Transaction<'c>> {
+    ) -> Enlisted<Postgres, &'t tokio_postgres::Transaction<'c>> {
         Enlisted::new(self.shared.clone(), transaction)
     }
 }
@@ -58,13 +58,24 @@ impl MessageServices<crate::Sqlite> {
     pub fn enlist<'t>(
         &self,
         connection: &'t rusqlite::Connection,
-    ) -> Enlisted<'t, crate::Sqlite, rusqlite::Connection> {
+    ) -> Enlisted<crate::Sqlite, &'t rusqlite::Connection> {
         Enlisted::new(self.shared.clone(), connection)
     }
 }
 
-impl<'t, S: Store, T: ?Sized> Enlisted<'t, S, T> {
-    fn new(shared: Arc<Shared<S>>, transaction: &'t T) -> Self {
+#[cfg(feature = "sqlx-0_8")]
+impl MessageServices<crate::sqlx_0_8::Sqlx> {
+    /// Joins a transaction that the caller owns and will commit.
+    pub fn enlist<'t>(
+        &self,
+        transaction: &'t mut sqlx_0_8::Transaction<'_, sqlx_0_8::Postgres>,
+    ) -> Enlisted<crate::sqlx_0_8::Sqlx, &'t mut sqlx_0_8::PgConnection> {
+        Enlisted::new(self.shared.clone(), &mut **transaction)
+    }
+}
+
+impl<S: Store, T> Enlisted<S, T> {
+    fn new(shared: Arc<Shared<S>>, transaction: T) -> Self {
         Self { when_full: shared.when_full, shared, service: None, transaction }
     }
 
@@ -98,7 +109,7 @@ impl<'t, S: Store, T: ?Sized> Enlisted<'t, S, T> {
     }
 }
 
-impl<S: Store, T: ?Sized> Drop for Enlisted<'_, S, T> {
+impl<S: Store, T> Drop for Enlisted<S, T> {
     fn drop(&mut self) {
         // During a panic the warning would only be noise.
         if let Some(first) = self.pending().first().filter(|_| !std::thread::panicking()) {
@@ -110,7 +121,17 @@ impl<S: Store, T: ?Sized> Drop for Enlisted<'_, S, T> {
     }
 }
 
-impl Enlisted<'_, Postgres, tokio_postgres::Transaction<'_>> {
+/// Set before custom message services write, so that the transaction can go on after their errors.
+const SAVEPOINT: &str = "savepoint jobwright_flush";
+
+fn end_of_savepoint(written: &Result<Written>) -> &'static str {
+    match written {
+        Ok(_) => "release jobwright_flush",
+        Err(_) => "rollback to jobwright_flush; release jobwright_flush",
+    }
+}
+
+impl Enlisted<Postgres, &tokio_postgres::Transaction<'_>> {
     /// Writes the messages into the caller's transaction, with one statement.
     ///
     /// # Errors
@@ -126,16 +147,11 @@ impl Enlisted<'_, Postgres, tokio_postgres::Transaction<'_>> {
         let lent = store.lend(self.transaction);
         let savepoint = self.shared.is_wrapped();
         if savepoint {
-            lent.savepoint("savepoint jobwright_flush").await?;
+            lent.savepoint(SAVEPOINT).await?;
         }
         let written = service.flush(&mut FlushInto::enlisted(lent)).await;
         if savepoint {
-            let lent = store.lend(self.transaction);
-            let end = match &written {
-                Ok(_) => "release jobwright_flush",
-                Err(_) => "rollback to jobwright_flush; release jobwright_flush",
-            };
-            let ended = lent.savepoint(end).await;
+            let ended = store.lend(self.transaction).savepoint(end_of_savepoint(&written)).await;
             // The first error counts.
             return written.and_then(|written| ended.map(|()| Flushed(Some((service, written, sent)))));
         }
@@ -143,8 +159,33 @@ impl Enlisted<'_, Postgres, tokio_postgres::Transaction<'_>> {
     }
 }
 
+#[cfg(feature = "sqlx-0_8")]
+impl Enlisted<crate::sqlx_0_8::Sqlx, &mut sqlx_0_8::PgConnection> {
+    /// Writes the messages into the caller's transaction, with one statement.
+    ///
+    /// # Errors
+    /// As for transactions of `tokio-postgres`.
+    pub async fn flush(mut self) -> Result<Flushed<crate::sqlx_0_8::Sqlx>> {
+        let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
+        let shared = self.shared.clone();
+        let Shared { store, jobs, .. } = &*shared;
+        super::wait_for_capacity(&**jobs, service.pending(), self.when_full, true).await?;
+        let savepoint = shared.is_wrapped();
+        if savepoint {
+            store.lend(self.transaction).savepoint(SAVEPOINT).await?;
+        }
+        let written = service.flush(&mut FlushInto::enlisted(store.lend(self.transaction))).await;
+        if savepoint {
+            let ended = store.lend(self.transaction).savepoint(end_of_savepoint(&written)).await;
+            // The first error counts.
+            return written.and_then(|written| ended.map(|()| Flushed(Some((service, written, shared.sent.clone())))));
+        }
+        Ok(Flushed(Some((service, written?, shared.sent.clone()))))
+    }
+}
+
 #[cfg(feature = "sqlite")]
-impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
+impl Enlisted<crate::Sqlite, &rusqlite::Connection> {
     /// Writes the messages through the caller's connection, into the transaction it has open.
     ///
     /// # Errors
@@ -174,7 +215,7 @@ impl<S: Store> Flushed<S> {
     }
 }
 
-impl<S: Store, T: ?Sized> fmt::Debug for Enlisted<'_, S, T> {
+impl<S: Store, T> fmt::Debug for Enlisted<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Enlisted").field("pending", &self.pending().len()).finish_non_exhaustive()
     }

@@ -14,6 +14,10 @@ pub(crate) fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<crate
         if let Some(kind) = sqlite::driver_kind(error) {
             return Some(kind);
         }
+        #[cfg(feature = "sqlx-0_8")]
+        if let Some(kind) = postgres::sqlx::v0_8::driver_kind(error) {
+            return Some(kind);
+        }
         postgres::driver_kind(error)
     })
 }

@@ -45,7 +45,7 @@ impl<S: Store> Pending for Batch<'_, S> {
     }
 }
 
-impl<S: Store, T: ?Sized> Pending for Enlisted<'_, S, T> {
+impl<S: Store, T> Pending for Enlisted<S, T> {
     type Store = S;
 
     fn messages(&self) -> &[JobMessage] {

@@ -12,6 +12,7 @@ use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
+use crate::support::sqlx::SqlxDb;
 use crate::support::{SqlDb, TestDb, eventually};
 
 /// The database's message when it refuses.
@@ -65,6 +66,32 @@ impl Refusing for Pg<false> {
 
 const REFUSE: &str = "create or replace function {schema}.refuse() returns trigger language plpgsql as
                       $$ begin raise exception 'not this one'; end $$";
+
+impl Refusing for SqlxDb {
+    async fn refuse_into(&self, table: &str, id: JobId) {
+        self.aside().refuse_into(table, id).await;
+    }
+
+    async fn refuse_the_end(&self, id: JobId) {
+        self.aside().refuse_the_end(id).await;
+    }
+
+    async fn allow_the_end(&self) {
+        self.aside().allow_the_end().await;
+    }
+
+    async fn refuse_claims(&self) {
+        self.aside().refuse_claims().await;
+    }
+
+    async fn allow_claims(&self) {
+        self.aside().allow_claims().await;
+    }
+
+    async fn unhide_all(&self, id: JobId) {
+        self.aside().unhide_all(id).await;
+    }
+}
 
 #[cfg(feature = "sqlite")]
 impl Refusing for SqliteDb {

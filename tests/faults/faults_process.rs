@@ -11,6 +11,7 @@ use crate::support::postgres::Pg;
 use crate::support::process::Sign;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
+use crate::support::sqlx::SqlxDb;
 use crate::support::{TestDb, eventually};
 
 /// Kills a worker while it holds `held` jobs, some with writes in open transactions, and completes others.
@@ -20,7 +21,7 @@ async fn killed_with_running_jobs<W: World>(db: &W, held: usize, in_transactions
     ids.extend(send::<W>(&messages, Does::WaitThenNote, held - in_transactions).await);
     ids.extend(send::<W>(&messages, Does::Note, 200).await);
     let never = Sign::new();
-    let mut victim = Orders::new(&db.config(), "victim").concurrency(held).waiting_for(&never).start();
+    let mut victim = Orders::new(&db.config(), "victim").on::<W>().concurrency(held).waiting_for(&never).start();
     db.counts(JobState::Running, held).await;
     victim.kill();
 
@@ -49,6 +50,13 @@ async fn killed_with_running_jobs<W: World>(db: &W, held: usize, in_transactions
 async fn kill_9_with_a_thousand_running_jobs() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     killed_with_running_jobs(&db, 1000, 6).await;
+}
+
+/// The transactions are those of sqlx.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_9_with_transactions_of_sqlx() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    killed_with_running_jobs(&db, 100, 6).await;
 }
 
 /// Two processes share a file.

@@ -132,6 +132,8 @@ pub(crate) struct Orders {
     clock: Option<PathBuf>,
     url: String,
     schema: String,
+    /// Its handlers have transactions of sqlx.
+    sqlx: bool,
 }
 
 impl Orders {
@@ -145,7 +147,14 @@ impl Orders {
             clock: None,
             url: config.url.expose().to_owned(),
             schema: config.schema.clone(),
+            sqlx: false,
         }
+    }
+
+    /// Makes its handlers have the transactions of this database's driver.
+    pub(crate) fn on<W: World>(mut self) -> Self {
+        self.sqlx = W::WITH_SQLX;
+        self
     }
 
     /// Makes jobs wait for the sign where they are meant to.
@@ -199,6 +208,9 @@ async fn worker() {
             let messages = MessageServices::sqlite(&database).await.unwrap();
             keep::<crate::support::sqlite::SqliteDb>(&messages, config, &orders).await;
         }
+    } else if orders.sqlx {
+        let messages = MessageServices::sqlx(crate::support::sqlx::pool(&database).await, &database).await.unwrap();
+        keep::<crate::support::sqlx::SqlxDb>(&messages, config, &orders).await;
     } else {
         let messages = MessageServices::postgres(&database).await.unwrap();
         keep::<crate::support::postgres::Pg<false>>(&messages, config, &orders).await;

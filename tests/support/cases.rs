@@ -15,6 +15,16 @@ macro_rules! cases {
     };
 }
 
+/// Does the same, and defines those of the second list once more with transactions of sqlx: there contexts or handlers use theirs.
+macro_rules! cases_with_sqlx {
+    ({ $($others:tt)* } { $($with_sqlx:tt)* }) => {
+        cases! { $($others)* $($with_sqlx)* }
+        mod sqlx {
+            cases_on! { crate::support::sqlx::SqlxDb, $($with_sqlx)* }
+        }
+    };
+}
+
 macro_rules! cases_on {
     ($db:ty, $($module:ident { $($case:ident)* })*) => {
         $(mod $module {

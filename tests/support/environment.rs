@@ -23,6 +23,9 @@ type Transaction<W> = <<W as TestDb>::Store as Store>::Transaction;
 
 /// A database on which whole executors run.
 pub(crate) trait World: TestDb + Send + Sync + 'static {
+    /// Whether handlers have transactions of sqlx.
+    const WITH_SQLX: bool = false;
+
     /// Returns the configuration to connect with.
     fn config(&self) -> DatabaseConfig;
 

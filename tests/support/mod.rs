@@ -20,6 +20,7 @@ pub(crate) mod proxy;
 pub(crate) mod seeded_random;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+pub(crate) mod sqlx;
 
 use std::time::{Duration, Instant};
 

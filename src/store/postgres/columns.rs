@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::driver::Columns;
 use super::job_columns::JobContent;
 use super::rows;
 use super::statements::{Statement, Statements};
@@ -64,11 +64,11 @@ enum Shape {
 }
 
 /// Reads which ids of an answer are those of other jobs.
-pub(super) fn other_jobs(rows: &[Row]) -> Result<Vec<OtherJob>> {
+pub(super) fn other_jobs(rows: &[impl Columns]) -> Result<Vec<OtherJob>> {
     let mut others = Vec::new();
     for row in rows {
-        if let Some(differs) = rows::get::<Option<&str>>(row, "known")?.and_then(Differs::told) {
-            others.push(OtherJob { id: JobId::from(rows::get::<Uuid>(row, "id")?), differs });
+        if let Some(differs) = row.column::<Option<&str>>("known")?.and_then(Differs::told) {
+            others.push(OtherJob { id: JobId::from(row.column::<Uuid>("id")?), differs });
         }
     }
     Ok(others)
@@ -300,25 +300,25 @@ impl<'a> MessageColumns<'a> {
     ///
     /// # Errors
     /// `Conflict` if a given id is that of another job; then no row was inserted.
-    pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
-        let xid = rows.first().map(|row| rows::get(row, "xid")).transpose()?;
+    pub(super) fn read(&self, rows: &[impl Columns]) -> Result<(Inserted, Option<String>)> {
+        let xid = rows.first().map(|row| row.column("xid")).transpose()?;
         if !matches!(self.shape, Shape::Any | Shape::Owned) {
             return Ok((Inserted { rows: self.content.ids.len() as u64, ..Inserted::default() }, xid));
         }
         refuse(&other_jobs(rows)?)?;
         let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };
         if rows.len() < self.content.ids.len() {
-            let written: HashSet<Uuid> = rows.iter().map(|row| rows::get(row, "id")).collect::<Result<_>>()?;
+            let written: HashSet<Uuid> = rows.iter().map(|row| row.column("id")).collect::<Result<_>>()?;
             inserted.known = self.given().filter(|id| !written.contains(id)).map(JobId::from).collect();
         }
         for row in rows {
-            if rows::get(row, "owned")? {
-                let (id, mut location) = (rows::get::<Uuid>(row, "id")?, rows::location(row, "ctid")?);
+            if row.column("owned")? {
+                let (id, mut location) = (row.column::<Uuid>("id")?, rows::known_location(row.column("ctid")?));
                 location.holds_key = self.keyed.contains(&id);
                 inserted.owned.push(OwnedInsert {
                     id: JobId::from(id),
-                    seq: rows::get(row, "seq")?,
-                    created_at: rows::get(row, "created_at")?,
+                    seq: row.column("seq")?,
+                    created_at: row.column("created_at")?,
                     location,
                 });
             }

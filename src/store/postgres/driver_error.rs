@@ -82,15 +82,32 @@ pub(super) fn is_refusal(error: &PgError) -> bool {
 }
 
 pub(super) fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
-    error.as_db_error().map_or_else(|| classify_silence(error), classify_answer)
+    error.as_db_error().map_or_else(|| classify_silence(error), |said| classify_answer(Answer::from(said)))
 }
 
-fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
-    let code = db.code();
-    let why = format!("{} (SQLSTATE {})", db.message(), code.code());
+/// The error that a server answered with.
+#[derive(Clone, Copy)]
+pub(super) struct Answer<'a> {
+    pub(super) code: &'a SqlState,
+    pub(super) message: &'a str,
+    /// The server crashed.
+    pub(super) is_panic: bool,
+}
+
+impl<'a> From<&'a DbError> for Answer<'a> {
+    fn from(said: &'a DbError) -> Self {
+        let is_panic = said.parsed_severity() == Some(Severity::Panic);
+        Self { code: said.code(), message: said.message(), is_panic }
+    }
+}
+
+/// Judges the answer of a server, whichever driver received it.
+pub(super) fn classify_answer(answer: Answer<'_>) -> (ErrorKind, String, &'static str) {
+    let Answer { code, message, is_panic } = answer;
+    let why = format!("{message} (SQLSTATE {})", code.code());
     let (kind, hint) = match code {
         // A crash ends all connections, and a commit may have reached the disk before it.
-        _ if db.parsed_severity() == Some(Severity::Panic) => (ErrorKind::Unreachable, "the server crashed"),
+        _ if is_panic => (ErrorKind::Unreachable, "the server crashed"),
         c if *c == SqlState::QUERY_CANCELED => {
             (ErrorKind::Timeout, "the server's statement_timeout cancelled it; nothing of it was kept")
         }
@@ -134,7 +151,7 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
             "a pooler in between gives each transaction another session: set `database.pgbouncer = true`",
         ),
         // PgBouncer's own message, which is always in English.
-        c if *c == SqlState::PROTOCOL_VIOLATION && db.message().contains("statement pooling mode") => (
+        c if *c == SqlState::PROTOCOL_VIOLATION && message.contains("statement pooling mode") => (
             ErrorKind::Config,
             "the pooler in between pools statements, which tears transactions apart: set its `pool_mode` to `transaction` (with \
              `database.pgbouncer = true`) or to `session`, for this database or user at least",
@@ -155,13 +172,13 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
 /// Returns the kind of a driver error.
 pub(crate) fn driver_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
     // The server's answer is a cause of the driver's error, and may be the only visible one.
-    let said = error.downcast_ref::<DbError>().map(|said| classify_answer(said).0);
+    let said = error.downcast_ref::<DbError>().map(|said| classify_answer(Answer::from(said)).0);
     said.or_else(|| error.downcast_ref::<PgError>().map(|error| classify(error).0))
 }
 
 /// Returns whether a statement ended because another transaction holds a lock that it needs.
-pub(super) fn lock_held(error: &PgError) -> bool {
-    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+pub(super) fn lock_held(code: &SqlState) -> bool {
+    *code == SqlState::LOCK_NOT_AVAILABLE
 }
 
 /// Returns whether the server accepts no more writes, or is shutting down.
@@ -174,19 +191,17 @@ pub(super) fn role_changed(error: &PgError) -> bool {
 }
 
 /// Returns whether the server would refuse every other statement of this sort too, whatever values it has, until something changes there.
-pub(super) fn refuses_all(error: &PgError) -> bool {
-    error.code().is_some_and(|code| {
-        // A table without a replica identity that is published, for example.
-        *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
-            || *code == SqlState::INSUFFICIENT_PRIVILEGE
-            || *code == SqlState::UNDEFINED_TABLE
-            || *code == SqlState::UNDEFINED_COLUMN
-            || *code == SqlState::UNDEFINED_FUNCTION
-            || *code == SqlState::UNDEFINED_OBJECT
-            || *code == SqlState::INVALID_SCHEMA_NAME
-            // Files of the server that can't be read or written.
-            || code.code().starts_with("58")
-    })
+pub(super) fn refuses_all(code: &SqlState) -> bool {
+    // A table without a replica identity that is published, for example.
+    *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+        || *code == SqlState::INSUFFICIENT_PRIVILEGE
+        || *code == SqlState::UNDEFINED_TABLE
+        || *code == SqlState::UNDEFINED_COLUMN
+        || *code == SqlState::UNDEFINED_FUNCTION
+        || *code == SqlState::UNDEFINED_OBJECT
+        || *code == SqlState::INVALID_SCHEMA_NAME
+        // Files of the server that can't be read or written.
+        || code.code().starts_with("58")
 }
 
 /// Returns whether the server reports that it no longer waits for a standby. The text depends on the server's language; the source location

@@ -118,18 +118,24 @@ impl ErrorContext<'_> {
 
     pub(super) fn explain(self, error: PgError) -> Error {
         let (kind, why, hint) = classify(&error);
-        // An error is the server's answer that it rolled back, except while it shuts down: then it may have committed before.
-        let refused = error.as_db_error().is_some() && kind != ErrorKind::Unreachable;
-        let (refuses_all, undecided) = (refuses_all(&error), lock_held(&error));
-        let mut told = self.unreached(self.error(kind, &why, hint), &why).with_source(error);
-        if undecided {
-            told = told.undecided();
+        let told = self.unreached(self.error(kind, &why, hint), &why);
+        match error.as_db_error() {
+            Some(said) => answered(told, said.code()).with_source(error),
+            // A pooler, for example, that does not keep what was prepared.
+            None if kind == ErrorKind::Config => told.refusing_all().with_source(error),
+            None => told.with_source(error),
         }
-        if refused {
-            told = told.keeping_nothing();
+    }
+
+    /// Explains an error of another driver. `code`: a server has answered with it.
+    #[cfg(feature = "sqlx-0_8")]
+    pub(super) fn explain_other(self, kind: ErrorKind, why: &str, hint: &str, code: Option<&SqlState>) -> Error {
+        let told = self.error(kind, why, hint);
+        match code {
+            Some(code) => answered(told, code),
+            None if kind == ErrorKind::Config => told.refusing_all(),
+            None => told,
         }
-        // A pooler, for example, that does not keep what was prepared.
-        if refuses_all || kind == ErrorKind::Config { told.refusing_all() } else { told }
     }
 
     /// Explains why there was no connection, so nothing was sent.
@@ -149,6 +155,15 @@ impl ErrorContext<'_> {
             other => self.error(ErrorKind::Unreachable, &other.to_string(), "").keeping_nothing(),
         }
     }
+}
+
+/// Adds to an error what follows from the answer of a server. An error is its answer that it rolled back, except while it shuts down: then it may have
+/// committed before.
+fn answered(told: Error, code: &SqlState) -> Error {
+    let kind = told.kind();
+    let told = if lock_held(code) { told.undecided() } else { told };
+    let told = if kind == ErrorKind::Unreachable { told } else { told.keeping_nothing() };
+    if refuses_all(code) || kind == ErrorKind::Config { told.refusing_all() } else { told }
 }
 
 /// Why a server was unusable, ready for display.

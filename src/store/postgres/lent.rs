@@ -5,21 +5,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::time::timeout;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::Client;
 
-use super::client::query;
-use super::columns::{MessageColumns, Texts, in_parts, other_jobs};
 use super::commit_status::Evidence;
 use super::connect::Conn;
+use super::driver::{CallersConnection, OwnConnection};
 use super::error::ErrorContext;
+use super::in_transaction;
 use super::shared::Shared;
-use super::statements::Statement;
-use super::unique::{Keys, given};
 use crate::error::Result;
 use crate::job::JobMessage;
-use crate::store::given_ids::{refuse, refuse_twice};
-use crate::store::unique::Taken;
 use crate::store::{Inserted, JobWriter, Preclaim};
 
 /// An open PostgreSQL transaction that a [message service](crate::MessageService) may write into. It dereferences to the driver's client,
@@ -59,27 +54,6 @@ impl<'t> PgTransactionRef<'t> {
             .map_err(|_| context.timeout(self.shared.call_timeout))?
             .map_err(|error| context.explain(error))
     }
-
-    async fn run(&self, what: &'static str, statement: &Statement, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
-        let shared = self.shared;
-        let context = ErrorContext { what, label: &shared.label };
-        let answer = match &self.owner {
-            Owner::Context { connection, .. } => {
-                timeout(shared.call_timeout, query(connection, shared, statement, params)).await
-            }
-            Owner::Caller(client) => {
-                // Unnamed: the caller's connection has no statement cache of this store, and may go through a pooler.
-                let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
-                timeout(shared.call_timeout, client.query_typed(&statement.sql, &typed)).await
-            }
-        };
-        answer.map_err(|_| context.timeout(shared.call_timeout))?.map_err(|error| {
-            if let Owner::Context { connection, .. } = &self.owner {
-                shared.heed(connection, &error);
-            }
-            context.explain(error)
-        })
-    }
 }
 
 impl Deref for PgTransactionRef<'_> {
@@ -104,46 +78,16 @@ impl fmt::Debug for PgTransactionRef<'_> {
 
 impl JobWriter for PgTransactionRef<'_> {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        let sql = &self.shared.sql;
-        refuse_twice(messages)?;
-        let texts = Texts::new(messages);
-        let mut taken = Taken::default();
-        let known = match given(messages) {
-            Some(given) => self.run("look for given ids", &sql.known_ids, &given.params()).await?,
-            None => Vec::new(),
-        };
-        if let Some(keys) = Keys::new(messages, &known)? {
-            taken = keys.read(&self.run("ask for keys", &sql.take_unique, &keys.params()).await?)?;
-        }
-        let parts = MessageColumns::of_each(messages, &texts, owned, &taken.skip);
-        let mut inserted = Inserted::default();
-        if parts.is_empty() {
-            return Ok(taken.reported());
-        }
-        if let Some(given) = in_parts(messages, &parts) {
-            refuse(&other_jobs(&self.run("decide about given ids", &sql.lock_ids, &given.params()).await?)?)?;
-        }
-        for columns in parts {
-            // The caller's commit needs no proof here.
-            let columns = if matches!(self.owner, Owner::Context { .. }) { columns.named() } else { columns };
-            let rows = self.run("flush job messages", columns.statement(sql), &columns.params()).await?;
-            let (more, xid) = columns.read(&rows)?;
-            inserted.add(more);
-            if let Owner::Context { evidence, .. } = &mut self.owner
-                && evidence.xid.is_none()
-            {
-                evidence.xid = xid;
+        let (shared, sql) = (self.shared, &self.shared.sql);
+        match &mut self.owner {
+            Owner::Context { connection, evidence } => {
+                let mut driver = OwnConnection { shared, connection };
+                in_transaction::insert(&mut driver, sql, messages, owned, Some(evidence)).await
+            }
+            Owner::Caller(client) => {
+                let mut driver = CallersConnection { shared, client };
+                in_transaction::insert(&mut driver, sql, messages, owned, None).await
             }
         }
-        if let Owner::Context { evidence, .. } = &mut self.owner {
-            // A job whose id was given may have existed before.
-            let written = messages.iter().enumerate().filter(|(position, _)| !taken.skip.contains(position));
-            let fresh = written.map(|(_, message)| message).find(|message| !message.id_given);
-            if let Some(fresh) = fresh {
-                evidence.job = Some(fresh.id.into());
-            }
-        }
-        inserted.add(taken.reported());
-        Ok(inserted)
     }
 }

@@ -57,7 +57,12 @@ pub(super) fn attempts(n: i32) -> u32 {
 
 /// Reads a `ctid` column; null means unknown.
 pub(super) fn location(row: &Row, column: impl RowIndex + fmt::Display) -> Result<RowLocation> {
-    Ok(get::<Option<Tid>>(row, column)?.map(RowLocation::from).unwrap_or_default())
+    get(row, column).map(known_location)
+}
+
+/// Converts a `ctid`; null means unknown.
+pub(super) fn known_location(ctid: Option<Tid>) -> RowLocation {
+    ctid.map(RowLocation::from).unwrap_or_default()
 }
 
 /// Reads a time to be shown.

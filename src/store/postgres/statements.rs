@@ -253,7 +253,7 @@ statements! {
     "settle.sql": settle, release, held_jobs;
     "status.sql": status_sample, status_walk, status_nodes;
     "testing.sql": travel;
-    "transaction.sql": remove, remove_and_lease, remove_all, keep_result;
+    "transaction.sql": remove, remove_and_lease, remove_all, keep_result, place;
     "unreadable.sql": rehearse_release, readable, rehearse_claim, dead_letter_unreadable, park_unreadable;
     "vacuum.sql": dead_rows, xmin_holders;
     "why.sql": serving_nodes, job_position, key_uses, key_holders, waiting_classes;

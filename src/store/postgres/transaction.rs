@@ -10,20 +10,19 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
-use uuid::Uuid;
 
-use super::client::{ConnectionLease, query};
+use super::client::ConnectionLease;
 use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
+use super::driver::{Driver as _, OwnConnection};
 use super::error::{ErrorContext, lost_connection};
+use super::in_transaction;
 use super::lent::PgTransactionRef;
 use super::pool::{Object, Pool, RESET_WITHIN, needed_reset};
-use super::rows;
 use super::shared::Shared;
-use super::types::JsonParam;
+use super::statements::Statements;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, NodeId};
-use crate::store::admission::group_key;
 use crate::store::{GroupClaim, NewResult, Removed, UnitOfWork};
 
 /// A commit with a check in front: a savepoint is refused where there is no transaction, and in one that is aborted. Both are one simple query, so
@@ -162,17 +161,19 @@ impl PgTransaction {
         context.explain(error)
     }
 
+    /// Returns the transaction for the statements of this store, and the facts that they collect.
+    pub(super) fn driver(&mut self) -> (OwnConnection<'_>, &Statements, &mut Evidence) {
+        let Some(connection) = &self.object else { unreachable!("a transaction that has ended can't be written to") };
+        (OwnConnection { shared: &self.shared, connection }, &self.shared.sql, &mut self.evidence)
+    }
+
     pub(super) async fn run(
-        &self,
+        &mut self,
         what: &'static str,
         statement: &super::statements::Statement,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<tokio_postgres::Row>> {
-        let context = ErrorContext { what, label: &self.shared.label };
-        timeout(self.shared.call_timeout, query(self.client()?, &self.shared, statement, params))
-            .await
-            .map_err(|_| context.timeout(self.shared.call_timeout))?
-            .map_err(|e| self.explain(context, e))
+        self.driver().0.run(what, statement, params).await
     }
 }
 
@@ -228,12 +229,8 @@ impl UnitOfWork for PgTransaction {
     }
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
-        let rows = self
-            .run("remove the finished job", &self.shared.sql.remove, &[&node.0, fence.id.as_uuid(), &fence.version])
-            .await?;
-        let Some(row) = rows.first() else { return Ok(false) };
-        self.evidence.xid = Some(rows::get(row, "xid")?);
-        Ok(true)
+        let (mut driver, sql, evidence) = self.driver();
+        in_transaction::remove(&mut driver, sql, evidence, node, fence).await
     }
 
     async fn remove_and_lease(
@@ -243,31 +240,18 @@ impl UnitOfWork for PgTransaction {
         claim_next: &GroupClaim,
         claim: ClaimNumber,
     ) -> Result<Removed> {
-        let (key, lease) = (group_key(&claim_next.group), Uuid::from(claim_next.lease));
-        let params: [&(dyn ToSql + Sync); 6] =
-            [&node.0, fence.id.as_uuid(), &fence.version, &key, &lease, &claim.as_int4()];
-        let tried = "remove the finished job and go on with its group";
-        let rows = self.run(tried, &self.shared.sql.remove_and_lease, &params).await?;
-        let Some(row) = rows.first() else { return Ok(Removed::NotOwned) };
-        self.evidence.xid = Some(rows::get(row, "xid")?);
-        Ok(if rows::get(row, "leased")? { Removed::Leased } else { Removed::Gone })
+        let (mut driver, sql, evidence) = self.driver();
+        in_transaction::remove_and_lease(&mut driver, sql, evidence, (node, fence), claim_next, claim).await
     }
 
     async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
-        let (ids, versions) = rows::fence_columns(fences);
-        let rows = self.run("remove finished jobs", &self.shared.sql.remove_all, &[&node.0, &ids, &versions]).await?;
-        if let Some(row) = rows.first() {
-            self.evidence.xid = Some(rows::get(row, "xid")?);
-        }
-        Ok(rows.len() == fences.len())
+        let (mut driver, sql, evidence) = self.driver();
+        in_transaction::remove_all(&mut driver, sql, evidence, node, fences).await
     }
 
     async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
-        let payload = JsonParam(result.payload.get());
-        let retention = rows::micros(result.retention);
-        let sql = &self.shared.sql.keep_result;
-        self.run("keep the result of a job", sql, &[result.id.as_uuid(), &result.kind, &payload, &retention]).await?;
-        Ok(())
+        let (mut driver, sql, _) = self.driver();
+        in_transaction::keep_result(&mut driver, sql, result).await
     }
 
     /// The server answers `COMMIT` of an aborted transaction with `ROLLBACK`, and without a transaction with a warning, and the driver reports both

@@ -54,3 +54,11 @@ insert into {schema}.result (job_id, kind, payload, expires_at)
 values (:id, :kind, :payload, clock_timestamp() + :retention_us::float8 * interval '1 microsecond')
 on conflict (job_id) do update
 set kind = excluded.kind, payload = excluded.payload, created_at = excluded.created_at, expires_at = excluded.expires_at
+
+-- name: place
+-- The database and its server, to compare two ways that should lead to the same one. A standby has another time of its start than its primary, and
+-- the same database there takes no writes.
+select d.datname::text || ' (oid '::text || d.oid::text || ') of the server that was started at '::text
+    || pg_catalog.pg_postmaster_start_time()::text as place
+from pg_catalog.pg_database d
+where d.datname = pg_catalog.current_database()

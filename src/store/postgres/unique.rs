@@ -1,11 +1,10 @@
 //! Takes the keys of unique jobs before the jobs are inserted, in the same transaction.
 
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::columns::{GivenIds, other_jobs};
-use super::rows;
+use super::driver::Columns;
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, UniqueConflict};
 use crate::store::given_ids::refuse;
@@ -31,9 +30,9 @@ impl<'a> Keys<'a> {
     ///
     /// # Errors
     /// `Conflict` if one of them is the id of another job, or of two messages with one key the later is to be rejected.
-    pub(super) fn new(messages: &'a [JobMessage], known: &[Row]) -> Result<Option<Self>> {
+    pub(super) fn new(messages: &'a [JobMessage], known: &[impl Columns]) -> Result<Option<Self>> {
         refuse(&other_jobs(known)?)?;
-        let known = rows::job_ids(known)?.into_iter().collect();
+        let known = known.iter().map(|row| row.column::<Uuid>("id").map(JobId::from)).collect::<Result<_>>()?;
         let Some(asked) = Asked::new(messages, &known)? else { return Ok(None) };
         let options = || asked.firsts.iter().map(|(_, _, options)| *options);
         Ok(Some(Self {
@@ -52,12 +51,12 @@ impl<'a> Keys<'a> {
     }
 
     /// Interprets the answer of `take_unique`.
-    pub(super) fn read(&self, answer: &[Row]) -> Result<Taken> {
+    pub(super) fn read(&self, answer: &[impl Columns]) -> Result<Taken> {
         let mut holders = vec![None; self.asked.firsts.len()];
         for row in answer {
-            let at = usize::try_from(rows::get::<i32>(row, "n")? - 1).unwrap_or(usize::MAX);
-            let holder = JobId::from(rows::get::<Uuid>(row, "holder")?);
-            match (rows::get::<&str>(row, "verdict")?, self.asked.firsts.get(at)) {
+            let at = usize::try_from(row.column::<i32>("n")? - 1).unwrap_or(usize::MAX);
+            let holder = JobId::from(row.column::<Uuid>("holder")?);
+            match (row.column::<&str>("verdict")?, self.asked.firsts.get(at)) {
                 ("conflict", Some((_, message, _))) => return Err(conflict(message, holder)),
                 ("kept", Some(_)) => holders[at] = Some(holder),
                 _ => {}

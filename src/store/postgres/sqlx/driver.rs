@@ -1,0 +1,168 @@
+//! Runs the statements of this store on a connection of sqlx.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull as IsNullValue, ToSql, Type as PgType};
+
+use super::sqlx::encode::{Encode, IsNull};
+use super::sqlx::error::BoxDynError;
+use super::sqlx::postgres::types::Oid;
+use super::sqlx::postgres::{
+    PgArgumentBuffer, PgArguments, PgDatabaseError, PgRow, PgSeverity, PgTypeInfo, PgValueFormat,
+};
+use super::sqlx::{self, Arguments as _, Executor as _, PgConnection, Row as _, Type, TypeInfo as _, ValueRef as _};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::postgres::driver::{Columns, Driver};
+use crate::store::postgres::driver_error::{Answer, classify_answer};
+use crate::store::postgres::error::ErrorContext;
+use crate::store::postgres::shared::Shared;
+use crate::store::postgres::statements::Statement;
+
+/// A transaction on a connection of sqlx.
+pub(super) struct SqlxConnection<'t> {
+    pub(super) shared: &'t Arc<Shared>,
+    pub(super) connection: &'t mut PgConnection,
+}
+
+impl Driver for SqlxConnection<'_> {
+    type Row = PgRow;
+
+    async fn run(
+        &mut self,
+        what: &'static str,
+        statement: &Statement,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<PgRow>> {
+        let context = ErrorContext { what, label: &self.shared.label };
+        let mut arguments = PgArguments::default();
+        for (value, of) in params.iter().zip(&statement.types) {
+            arguments
+                .add(Argument { value: *value, of })
+                .map_err(|error| context.explain_sqlx(sqlx::Error::Encode(error)))?;
+        }
+        // Unnamed behind a transaction pooler, as it is on the connections of the engine.
+        let query = sqlx::query_with(super::statement(&statement.sql), arguments).persistent(!self.shared.pgbouncer);
+        timeout(self.shared.call_timeout, query.fetch_all(&mut *self.connection))
+            .await
+            .map_err(|_| context.timeout(self.shared.call_timeout))?
+            .map_err(|error| context.explain_sqlx(error))
+    }
+}
+
+impl SqlxConnection<'_> {
+    /// Runs statements without parameters, whose answer is of no interest.
+    pub(super) async fn batch(&mut self, what: &'static str, sql: &'static str) -> Result<()> {
+        let context = ErrorContext { what, label: &self.shared.label };
+        timeout(self.shared.call_timeout, self.connection.execute(sql))
+            .await
+            .map_err(|_| context.timeout(self.shared.call_timeout))?
+            .map_err(|error| context.explain_sqlx(error))?;
+        Ok(())
+    }
+}
+
+/// A parameter, encoded by `postgres-types`.
+struct Argument<'a> {
+    value: &'a (dyn ToSql + Sync),
+    of: &'a PgType,
+}
+
+impl Type<sqlx::Postgres> for Argument<'_> {
+    fn type_info() -> PgTypeInfo {
+        // Only what `produces` says counts.
+        PgTypeInfo::with_oid(Oid(PgType::UNKNOWN.oid()))
+    }
+}
+
+impl<'q> Encode<'q, sqlx::Postgres> for Argument<'_> {
+    fn encode_by_ref(&self, to: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
+        let mut bytes = BytesMut::new();
+        let is_null = self.value.to_sql_checked(self.of, &mut bytes)?;
+        to.extend_from_slice(&bytes);
+        Ok(match is_null {
+            IsNullValue::Yes => IsNull::Yes,
+            IsNullValue::No => IsNull::No,
+        })
+    }
+
+    fn produces(&self) -> Option<PgTypeInfo> {
+        Some(PgTypeInfo::with_oid(Oid(self.of.oid())))
+    }
+}
+
+impl Columns for PgRow {
+    fn column<'a, T: FromSql<'a>>(&'a self, name: &str) -> Result<T> {
+        let unreadable = |why: BoxDynError| {
+            Error::new(
+                ErrorKind::Schema,
+                format!("the column {name} can't be read: compare the schema (`jobwright migrate --status`)"),
+            )
+            .with_source(why)
+        };
+        let value = self.try_get_raw(name).map_err(|error| unreadable(error.into()))?;
+        let of = value.type_info().oid().and_then(|oid| PgType::from_oid(oid.0));
+        let of = of.filter(|of| T::accepts(of) && value.format() == PgValueFormat::Binary);
+        let of = of.ok_or_else(|| unreadable(format!("its type is {}", value.type_info().name()).into()))?;
+        if value.is_null() {
+            return T::from_sql_null(&of).map_err(unreadable);
+        }
+        T::from_sql(&of, value.as_bytes().map_err(unreadable)?).map_err(unreadable)
+    }
+}
+
+/// Returns the code that a server answered with, if an error is one of sqlx.
+pub(crate) fn code_of(error: &(dyn std::error::Error + 'static)) -> Option<SqlState> {
+    // The answer of the server is a cause of sqlx's error, and may be all that is visible.
+    let said = error.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+    let said = said.and_then(|said| said.try_downcast_ref::<PgDatabaseError>());
+    said.or_else(|| error.downcast_ref::<PgDatabaseError>()).map(|said| SqlState::from_code(said.code()))
+}
+
+/// Returns the kind of an error of sqlx.
+pub(crate) fn driver_kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
+    if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+        return Some(classify(error).0);
+    }
+    let code = code_of(error)?;
+    Some(classify_answer(Answer { code: &code, message: "", is_panic: false }).0)
+}
+
+/// Classifies an error: its kind, its reason in words, and a hint. The code is there if a server has answered.
+fn classify(error: &sqlx::Error) -> (ErrorKind, String, &'static str, Option<SqlState>) {
+    let (kind, hint) = match error {
+        sqlx::Error::Database(said) => match said.try_downcast_ref::<PgDatabaseError>() {
+            Some(said) => {
+                let code = SqlState::from_code(said.code());
+                let is_panic = said.severity() == PgSeverity::Panic;
+                let (kind, why, hint) = classify_answer(Answer { code: &code, message: said.message(), is_panic });
+                return (kind, why, hint, Some(code));
+            }
+            None => (ErrorKind::Database, ""),
+        },
+        sqlx::Error::PoolTimedOut => {
+            (ErrorKind::Busy, "raise `max_connections` of the application's pool, or keep transactions shorter")
+        }
+        sqlx::Error::PoolClosed => (ErrorKind::Unreachable, "the application has closed its pool"),
+        sqlx::Error::Configuration(_) => (ErrorKind::Config, "check the options of the application's pool"),
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+            (ErrorKind::Unreachable, "check that the server is up and the address is right")
+        }
+        _ => (ErrorKind::Database, ""),
+    };
+    (kind, error.to_string(), hint, None)
+}
+
+impl ErrorContext<'_> {
+    /// Explains an error of sqlx, as [`explain`](Self::explain) does for the other driver. An outage of the application's pool is not told as one of
+    /// the engine's connections: they may be fine.
+    pub(super) fn explain_sqlx(self, error: sqlx::Error) -> Error {
+        let nothing_sent =
+            matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Encode(_));
+        let (kind, why, hint, code) = classify(&error);
+        let told = self.explain_other(kind, &why, hint, code.as_ref()).with_source(error);
+        if nothing_sent { told.keeping_nothing() } else { told }
+    }
+}

@@ -1,0 +1,64 @@
+//! PostgreSQL with transactions of sqlx 0.8.
+//!
+//! ```no_run
+//! use jobwright::sqlx_0_8::Sqlx;
+//! use jobwright::{Command, CommandExecutor, DatabaseConfig, JobContext, JobError, MessageServices, Outcome};
+//! use serde::{Deserialize, Serialize};
+//! # use sqlx_0_8 as sqlx;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct SendInvoice { order: i64 }
+//!
+//! impl Command<Sqlx> for SendInvoice {
+//!     const KIND: &'static str = "send-invoice";
+//!     type State = ();
+//!
+//!     async fn execute(self, cx: &mut JobContext<'_, (), Sqlx>) -> Result<Outcome, JobError> {
+//!         // One commit: this update, the messages that the handler sends, and the removal of its job.
+//!         sqlx::query("update orders set invoiced = true where id = $1")
+//!             .bind(self.order)
+//!             .execute(&mut **cx.transaction().await?)
+//!             .await?;
+//!         Ok(Outcome::Done)
+//!     }
+//! }
+//!
+//! # async fn tour() -> Result<(), Box<dyn std::error::Error>> {
+//! let url = "postgres://app@localhost/app";
+//! let pool = sqlx::PgPool::connect(url).await?;
+//! let messages = MessageServices::sqlx(pool.clone(), &DatabaseConfig::url(url)).await?;
+//! messages.migrate().await?;
+//!
+//! // In a transaction of your own:
+//! let mut transaction = pool.begin().await?;
+//! sqlx::query("insert into orders (id) values (42)").execute(&mut *transaction).await?;
+//! let mut enlisted = messages.enlist(&mut transaction);
+//! enlisted.send(SendInvoice { order: 42 })?;
+//! let flushed = enlisted.flush().await?;
+//! transaction.commit().await?; // the order and its job, or neither
+//! flushed.committed();
+//!
+//! let executor = CommandExecutor::builder(messages).command::<SendInvoice>().start().await?;
+//! # Ok(()) }
+//! ```
+
+#[path = "driver.rs"]
+mod driver;
+#[path = "lent.rs"]
+mod lent;
+#[path = "store.rs"]
+mod store;
+#[path = "transaction.rs"]
+mod transaction;
+
+use sqlx_0_8 as sqlx;
+
+pub(crate) use self::driver::{code_of, driver_kind};
+pub use self::lent::SqlxTransactionRef;
+pub use self::store::Sqlx;
+pub use self::transaction::SqlxTransaction;
+
+/// Returns a statement as this version takes it.
+fn statement(sql: &str) -> &str {
+    sql
+}

@@ -1,0 +1,260 @@
+//! Transactions of sqlx: those of the caller, and those of contexts on the caller's pool.
+
+use std::time::Duration;
+
+use jobwright::{Error, ErrorKind, JobError, MessageServices, NewJob, RetryAdvice};
+use sqlx::Connection as _;
+use sqlx_0_8 as sqlx;
+
+use crate::context::services::{Audit, Refuses};
+use crate::support::environment::World;
+use crate::support::jobs::{LATER, job};
+use crate::support::postgres::Pg;
+use crate::support::proxy::Proxy;
+use crate::support::sqlx::{SqlxDb, pool};
+use crate::support::{TestDb, pgbouncer_url};
+
+async fn write(connection: &mut sqlx::PgConnection, line: &str) {
+    sqlx::query("insert into ledger (line) values ($1)").bind(line).execute(connection).await.unwrap();
+}
+
+/// Returns how many lines and jobs are in the database.
+async fn kept(db: &SqlxDb) -> (usize, usize) {
+    (db.ledger().await.len(), db.jobs().all().await.len())
+}
+
+#[tokio::test]
+async fn enlisted_in_a_transaction_of_the_caller() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let pool = messages.store().pool().clone();
+    let mut ear = db.aside().ear().await;
+    for commit in [false, true] {
+        let mut transaction = pool.begin().await.unwrap();
+        write(&mut transaction, "written").await;
+        let mut enlisted = messages.enlist(&mut transaction);
+        let id = enlisted.send(job().queue("enlisted")).unwrap();
+        enlisted.send(job().delay(LATER)).unwrap();
+        assert!(enlisted.send(NewJob::json("", &1)).unwrap_err().is_invalid());
+        assert_eq!(enlisted.pending().len(), 2);
+        let flushed = enlisted.flush().await.unwrap();
+        assert_eq!(kept(&db).await, (0, 0), "visible before the commit");
+        if !commit {
+            transaction.rollback().await.unwrap();
+            assert_eq!(kept(&db).await, (0, 0));
+            continue;
+        }
+        transaction.commit().await.unwrap();
+        assert_eq!(kept(&db).await, (1, 2));
+        assert_eq!(db.jobs().all().await[0].id, id);
+        // Only now.
+        messages.send(job().queue("before")).await.unwrap();
+        assert_eq!(ear.next().await.0, "qbefore");
+        flushed.committed();
+        let heard = [ear.next().await.0, ear.next().await.0];
+        assert!(heard.contains(&"qenlisted".to_owned()) && heard.contains(&"t".to_owned()), "{heard:?}");
+    }
+}
+
+/// In a savepoint of the caller, the jobs share the savepoint's fate.
+#[tokio::test]
+async fn enlisted_in_a_savepoint_of_the_caller() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let mut transaction = messages.store().pool().begin().await.unwrap();
+    write(&mut transaction, "written").await;
+    for keep in [false, true] {
+        let mut inner = transaction.begin().await.unwrap();
+        let mut enlisted = messages.enlist(&mut inner);
+        enlisted.send(job()).unwrap();
+        let flushed = enlisted.flush().await.unwrap();
+        if keep {
+            inner.commit().await.unwrap();
+            flushed.committed();
+        } else {
+            inner.rollback().await.unwrap();
+        }
+    }
+    transaction.commit().await.unwrap();
+    assert_eq!(kept(&db).await, (1, 1));
+}
+
+/// After an error of a service the transaction goes on, without any of the service's writes.
+#[tokio::test]
+async fn a_refused_flush_leaves_the_transaction_as_it_was() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    for refuses in [Refuses::BeforeTheInner, Refuses::AfterTheInner] {
+        let messages = Audit::<SqlxDb>::around(db.messages().await, refuses);
+        let mut transaction = messages.store().pool().begin().await.unwrap();
+        write(&mut transaction, &format!("kept {refuses:?}")).await;
+        let mut enlisted = messages.enlist(&mut transaction);
+        enlisted.send(job()).unwrap();
+        assert_eq!(enlisted.flush().await.err().unwrap().kind(), ErrorKind::Refused);
+        transaction.commit().await.unwrap();
+    }
+    assert_eq!(kept(&db).await, (2, 0));
+}
+
+/// sqlx reports each of these commits as a success.
+#[tokio::test]
+async fn what_did_not_commit_is_an_error() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    for ended_by in ["select 1/0", "rollback", "commit"] {
+        let mut cx = messages.begin();
+        let transaction = cx.transaction().await.unwrap();
+        write(transaction, ended_by).await;
+        let _ = sqlx::raw_sql(ended_by).execute(&mut **transaction).await;
+        let error = cx.commit().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Aborted, "{ended_by}: {error}");
+    }
+    let lines: Vec<String> = db.ledger().await.into_keys().collect();
+    assert_eq!(lines, ["commit"], "and this one the caller has committed");
+    // The pool's connections are fine.
+    for _ in 0..20 {
+        let mut cx = messages.begin();
+        cx.transaction().await.unwrap();
+        cx.send(job()).unwrap();
+        cx.commit().await.unwrap();
+    }
+}
+
+/// A `begin` in a transaction of a context is a savepoint, and ends nothing.
+#[tokio::test]
+async fn a_savepoint_in_a_context() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let mut cx = messages.begin();
+    let transaction = cx.transaction().await.unwrap();
+    let mut inner = transaction.begin().await.unwrap();
+    write(&mut inner, "undone").await;
+    inner.rollback().await.unwrap();
+    let mut inner = transaction.begin().await.unwrap();
+    write(&mut inner, "kept").await;
+    inner.commit().await.unwrap();
+    drop(transaction.begin().await.unwrap());
+    assert_eq!(kept(&db).await, (0, 0), "visible before the commit");
+    cx.send(job()).unwrap();
+    cx.commit().await.unwrap();
+    assert_eq!(db.ledger().await.into_keys().collect::<Vec<_>>(), ["kept"]);
+    assert_eq!(kept(&db).await, (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_whose_answer_got_lost_are_found_out() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let proxy = Proxy::start(db.aside().address()).await;
+    let config = db.aside().config_by(proxy.address).call_timeout(Duration::from_millis(1500));
+    let messages = MessageServices::sqlx(pool(&config).await, &config).await.unwrap();
+    for arrives in [true, false] {
+        let mut cx = messages.begin();
+        cx.send(job()).unwrap();
+        write(cx.transaction().await.unwrap(), "written").await;
+        if arrives {
+            proxy.swallow_answer_to("COMMIT");
+            cx.commit().await.unwrap();
+        } else {
+            proxy.swallow("COMMIT");
+            let error = cx.commit().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+        }
+        assert_eq!(kept(&db).await, (1, 1), "arrives: {arrives}");
+    }
+    assert_eq!(proxy.swallowed(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_killed_before_the_commit_is_an_error() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    for with_messages in [false, true] {
+        let mut cx = messages.begin();
+        if with_messages {
+            cx.send(job()).unwrap();
+        }
+        let transaction = cx.transaction().await.unwrap();
+        write(transaction, "undone").await;
+        let kill = sqlx::query("select pg_terminate_backend(pg_backend_pid())");
+        kill.execute(&mut **transaction).await.unwrap_err();
+        let error = cx.commit().await.unwrap_err();
+        // It is certain that nothing was kept: COMMIT was never sent.
+        assert_ne!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+        assert!(error.is_retryable(), "{error}");
+        assert_eq!(kept(&db).await, (0, 0));
+    }
+    messages.send(job()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_to_another_database_is_refused() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let config = db.aside().config();
+    let other: sqlx::postgres::PgConnectOptions = config.url.expose().parse().unwrap();
+    let elsewhere = sqlx::PgPool::connect_with(other.database("template1")).await.unwrap();
+    let error = MessageServices::sqlx(elsewhere, &config).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("template1") && error.to_string().contains("same URL"), "{error}");
+}
+
+#[tokio::test]
+async fn a_pool_without_a_free_connection_is_busy() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let config = db.aside().config();
+    let small = sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(200));
+    let pool = small.connect(config.url.expose()).await.unwrap();
+    let messages = MessageServices::sqlx(pool.clone(), &config).await.unwrap();
+    let held = pool.acquire().await.unwrap();
+    let error = messages.begin().transaction().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(error.to_string().contains("`max_connections` of the application's pool"), "{error}");
+    drop(held);
+    messages.begin().transaction().await.unwrap();
+    pool.close().await;
+    let error = messages.begin().transaction().await.unwrap_err();
+    assert!(error.to_string().contains("the application has closed its pool"), "{error}");
+    // The engine has connections of its own.
+    messages.send(job()).await.unwrap();
+}
+
+/// A lost conflict is one, however sqlx's error is wrapped.
+#[tokio::test]
+async fn conflicts_are_recognized() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    for (state, advice) in
+        [("40001", RetryAdvice::Conflict), ("40P01", RetryAdvice::Conflict), ("23505", RetryAdvice::ByPolicy)]
+    {
+        let raise = format!("do $$ begin raise exception 'no' using errcode = '{state}'; end $$");
+        let raised = async || {
+            let mut cx = messages.begin();
+            sqlx::raw_sql(&raise).execute(&mut **cx.transaction().await.unwrap()).await.unwrap_err()
+        };
+        assert_eq!(JobError::from(raised().await).advice(), advice, "{state}");
+        assert_eq!(JobError::from(anyhow::Error::from(raised().await).context("can't book")).advice(), advice);
+        assert_eq!(JobError::from(Error::refused(raised().await)).advice(), advice);
+    }
+}
+
+/// Behind a transaction pooler nothing of a session is relied on.
+#[tokio::test]
+async fn through_a_transaction_pooler() {
+    let Some(db) = Pg::<true>::create().await else { return };
+    let Some(url) = pgbouncer_url() else { return };
+    let config = jobwright::DatabaseConfig::url(url).schema(db.schema()).pgbouncer(true);
+    let pool = pool(&config).await;
+    let messages = MessageServices::sqlx(pool.clone(), &config).await.unwrap();
+    for round in 0..30 {
+        let mut cx = messages.begin();
+        cx.transaction().await.unwrap();
+        cx.send(job().priority(round)).unwrap();
+        cx.send(job().delay(LATER)).unwrap();
+        cx.commit().await.unwrap();
+        let mut transaction = pool.begin().await.unwrap();
+        let mut enlisted = messages.enlist(&mut transaction);
+        enlisted.send(job()).unwrap();
+        let flushed = enlisted.flush().await.unwrap();
+        transaction.commit().await.unwrap();
+        flushed.committed();
+    }
+    assert_eq!(db.jobs().all().await.len(), 90);
+}
