@@ -2,7 +2,7 @@
 
 use crate::report::Report;
 use crate::run::Result;
-use crate::{counts, ha, lint, model, test};
+use crate::{counts, ha, lint, model, neighbours, test};
 
 pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();
@@ -40,6 +40,8 @@ fn steps(report: &mut Report) -> Option<()> {
 
 /// Runs what needs no server: a flaw that this finds need not be found by a test.
 fn checks(report: &mut Report) -> Option<()> {
+    // First: seconds, and nothing to compile.
+    neighbours::step(report)?;
     lint::clippy(report)?;
     lint::features(report)?;
     lint::deny(report)?;

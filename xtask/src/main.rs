@@ -16,6 +16,7 @@ mod matrix;
 mod model;
 mod msrv;
 mod mutants;
+mod neighbours;
 mod package;
 mod report;
 mod run;
@@ -46,8 +47,8 @@ Commands:
                     the tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest, which is
                     installed where it is missing or too old. --all: also the tests left to `nightly`, which it names at
                     its end. --embedded-only needs no servers
-  ci                everything a change has to pass: format, `layers`, `words`, clippy, the library with fewer features, cargo-deny,
-                    rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
+  ci                everything a change has to pass: format, `layers`, `words`, `neighbours`, clippy, the library with fewer features,
+                    cargo-deny, rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
   nightly           what `ci` leaves out because it takes long and seldom fails: the tests with random faults, `model`,
                     `matrix --brief`, `ha`, whether `mutants` compiles, what an idle fleet costs, `msrv`, `package`
   release           everything before a release, in some hours: those tests for much longer, `model --deep`, `matrix`,
@@ -58,6 +59,8 @@ Commands:
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
                     --write records it there
   msrv              compiles the library and the program with the oldest Rust that they promise: `rust-version` in Cargo.toml
+  neighbours        whether the library, with its default features, resolves beside the crates that programs use with it (sqlx, diesel,
+                    rusqlite and others: xtask/src/neighbours.rs); asks the registry and compiles nothing
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
   package           makes the package of the library and compiles it from there
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         Ok(Command::Words) => words::run(),
         Ok(Command::Api { write }) => api::run(write),
         Ok(Command::Msrv) => msrv::run(),
+        Ok(Command::Neighbours) => neighbours::run(),
         Ok(Command::Counts { write }) => counts::run(write),
         Ok(Command::Matrix(options)) => matrix::run(&options),
         Ok(Command::Model(options)) => model::run(&options),
@@ -157,6 +161,7 @@ enum Command {
     Words,
     Api { write: bool },
     Msrv,
+    Neighbours,
     Counts { write: bool },
     Matrix(matrix::Options),
     Model(model::Options),
@@ -178,12 +183,13 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
         ["layers"] => Ok(Command::Layers),
         ["words"] => Ok(Command::Words),
+        ["neighbours"] => Ok(Command::Neighbours),
         ["check"] => Ok(Command::Check),
         ["ci"] => Ok(Command::Ci),
         ["nightly"] => Ok(Command::Nightly),
         ["release"] => Ok(Command::Release),
         ["package"] => Ok(Command::Package),
-        [name @ ("check" | "ci" | "layers" | "words" | "nightly" | "release" | "package"), ..] => {
+        [name @ ("check" | "ci" | "layers" | "words" | "neighbours" | "nightly" | "release" | "package"), ..] => {
             Err(format!("{name} takes no arguments"))
         }
         ["api"] => Ok(Command::Api { write: false }),
@@ -247,6 +253,7 @@ mod tests {
             &["check", "x"],
             &["nightly", "--short"],
             &["layers", "x"],
+            &["neighbours", "sqlx"],
             &["api", "--check"],
             &["msrv", "1.80"],
             &["counts", "x"],

@@ -54,11 +54,12 @@ impl Urls {
     }
 }
 
-/// Ensures the programs that tests run themselves: a server to crash, a clock that goes wrong, and a reader of metrics.
+/// Ensures the programs that tests run themselves: a server to crash, a clock that goes wrong, and readers of metrics and of manual pages.
 pub(crate) fn tools() -> Result<()> {
     programs::ensure("postgresql", "initdb", || programs::postgres("initdb"))?;
     programs::ensure("faketime", "faketime", || programs::on_path("faketime"))?;
     programs::ensure("prometheus", "prometheus", || programs::on_path("prometheus"))?;
+    programs::ensure("groff-base", "groff", || programs::on_path("groff"))?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod operate;
 mod schedules;
 mod send;
 mod shared;
+mod shell;
 
 use std::path::PathBuf;
 
@@ -40,6 +41,8 @@ pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, Sch
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
 pub(crate) use self::shared::{LogFormat, OperatorArgs, OutputArgs};
+use self::shell::{COMPLETIONS_HELP, MAN_HELP};
+pub(crate) use self::shell::{CompletionsArgs, ManArgs};
 
 /// The heading of the options that all commands have: so they do not stand among those of a command.
 const GLOBAL: &str = "Connection and log";
@@ -163,6 +166,12 @@ pub(crate) enum Command {
     /// Ask a worker whether it works.
     #[command(after_help = HEALTH_HELP)]
     Health(HealthArgs),
+    /// Print a script that lets a shell complete commands and options.
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArgs),
+    /// Write the manual, a page for each command, to a directory.
+    #[command(after_help = MAN_HELP)]
+    Man(ManArgs),
 }
 
 const WORKER_HELP: &str = "\

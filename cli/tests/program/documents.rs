@@ -31,10 +31,10 @@ fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Each command by its words, with its flags.
-type Commands = BTreeMap<Vec<String>, BTreeSet<String>>;
+pub(crate) type Commands = BTreeMap<Vec<String>, BTreeSet<String>>;
 
 /// Asks the program for its commands.
-fn commands() -> Commands {
+pub(crate) fn commands() -> Commands {
     let mut found = Commands::new();
     let mut left = vec![Vec::new()];
     while let Some(words) = left.pop() {
