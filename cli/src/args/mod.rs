@@ -106,7 +106,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Demonstrate crash safety with real crashes, on a separate database.
+    /// Show an order and its invoice, a killed worker and the cure of a dead letter, on a separate database.
     Demo(DemoArgs),
     /// Migrate the database's schema to this version.
     #[command(
