@@ -20,7 +20,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, short, hide = true)]
     pub(crate) config: Option<PathBuf>,
     /// How many orders the second part has, each with a job.
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub(crate) jobs: u64,
     /// The process that is killed in the third part.
     #[arg(long, hide = true)]
