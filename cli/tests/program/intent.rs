@@ -109,7 +109,7 @@ fn a_drain_says_that_jobs_died(sandbox: &Sandbox) {
     sandbox.run(&["worker", "--drain", "--fail-on-dead"]).success();
 }
 
-/// A worker without DATABASE_URL makes a file of its own and finds no job.
+/// A worker without `DATABASE_URL` makes a file of its own and finds no job.
 #[test]
 fn a_worker_says_that_it_has_made_a_database() {
     let sandbox = Sandbox::without_file();
