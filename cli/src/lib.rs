@@ -29,8 +29,8 @@ use clap::Parser as _;
 
 use crate::args::{Cli, Command};
 use crate::commands::{
-    adopt, audit, broker, completions, doctor, exporter, grants as granting, health, jobs, migrate, nodes, queues,
-    rules, schedules, send, status, why, worker,
+    adopt, audit, broker, doctor, exporter, grants as granting, health, jobs, migrate, nodes, queues, rules, schedules,
+    send, status, why, worker,
 };
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -88,7 +88,6 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Broker(command) => broker::run(&load()?, &command).await,
         Command::Exporter(args) => exporter::run(&load()?, &args).await,
         Command::Health(args) => health::run(&load()?, &args).await,
-        Command::Completions(args) => completions::run(&args),
         // Its exit code says what it found.
         Command::Doctor(args) => return doctor::run(load(), &args).await,
     }?;

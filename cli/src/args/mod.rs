@@ -1,7 +1,6 @@
 //! The command line. Secrets are not read through clap, so that none of its help and error messages can show them.
 
 mod broker;
-mod completions;
 mod demo;
 mod grants;
 mod history;
@@ -23,8 +22,6 @@ use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{
     BrokerArgs, BrokerCommand, DoctorArgs, RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs,
 };
-use self::completions::COMPLETIONS_HELP;
-pub(crate) use self::completions::CompletionsArgs;
 pub(crate) use self::demo::DemoArgs;
 use self::grants::GRANTS_HELP;
 pub(crate) use self::grants::GrantsArgs;
@@ -166,9 +163,6 @@ pub(crate) enum Command {
     /// Ask a worker whether it works.
     #[command(after_help = HEALTH_HELP)]
     Health(HealthArgs),
-    /// Print a script that completes commands and flags in a shell.
-    #[command(after_help = COMPLETIONS_HELP)]
-    Completions(CompletionsArgs),
 }
 
 const WORKER_HELP: &str = "\

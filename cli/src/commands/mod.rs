@@ -4,7 +4,6 @@ pub(crate) mod adopt;
 pub(crate) mod audit;
 mod blocked;
 pub(crate) mod broker;
-pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod drained;
 pub(crate) mod exporter;

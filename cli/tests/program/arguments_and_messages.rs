@@ -100,23 +100,3 @@ fn the_doctor_has_colors_on_a_terminal() {
     assert!(seen("1").contains("ok    ") && !seen("1").contains('\u{1b}'), "{}", seen("1"));
     assert!(!sandbox.run(&["doctor"]).stdout.contains('\u{1b}'));
 }
-
-/// Before anything is configured, and whatever is.
-#[test]
-fn shells_get_their_completions() {
-    let sandbox = Sandbox::without_file();
-    std::fs::write(sandbox.file("jobwright.toml"), "not a configuration").unwrap();
-    for shell in ["bash", "zsh", "fish"] {
-        let script = sandbox.run(&["completions", shell]).success().stdout;
-        assert!(script.contains("backfill") && script.contains("fail-on-dead"), "{shell}");
-    }
-    let complete = r#"source <("$1" completions bash)
-        COMP_WORDS=(jobwright jobs ret) COMP_CWORD=2
-        _jobwright jobwright ret jobs
-        echo "${COMPREPLY[@]}""#;
-    let mut bash = std::process::Command::new("bash");
-    bash.args(["-c", complete, "bash", env!("CARGO_BIN_EXE_jobwright")]).current_dir(sandbox.path());
-    let completed = crate::common::without_settings(bash).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&completed.stdout).trim(), "retry", "{completed:?}");
-    sandbox.run(&["completions", "korn"]).code(2).says("bash");
-}
