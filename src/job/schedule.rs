@@ -267,7 +267,7 @@ fn moment(text: &str, zone: &TimeZone) -> Result<Timestamp, String> {
     let at = match text.parse::<Timestamp>() {
         Ok(at) => at,
         Err(_) => text.parse::<DateTime>().and_then(|local| zone.to_timestamp(local)).map_err(|_| {
-            format!("{text:?} is not a moment (`2026-01-01T00:00:00Z`, or without `Z` in the schedule's zone)")
+            format!("{text:?} is not a point in time (`2026-01-01T00:00:00Z`, or without `Z` in the schedule's zone)")
         })?,
     };
     // Rounded to the precision of a database.

@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Makes a database of its own and removes it at the end: a file in a temporary directory, or, with --database-url, the schema
-jobwright_demo_<pid> on that server. With --amqp-url the jobs of parts 2 and 3 go over that broker, by queues whose names begin with
+jobwright_demo_<pid> on that server. With --amqp-url the jobs go over that broker, by queues whose names begin with
 jobwright_demo_<pid>. DATABASE_URL, AMQP_URL and the configuration file are not looked at.
 
 Example:
@@ -19,8 +19,8 @@ pub(crate) struct DemoArgs {
     /// Takes the place of the flag that all commands have: the tour looks at no configuration.
     #[arg(long, short, hide = true)]
     pub(crate) config: Option<PathBuf>,
-    /// How many jobs the second part sends.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    /// How many orders the second part has, each with a job.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub(crate) jobs: u64,
     /// The process that is killed in the third part.
     #[arg(long, hide = true)]

@@ -109,7 +109,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Demonstrate crash safety with real crashes, on a separate database.
+    /// Show an order and its invoice, a killed worker and the cure of a dead letter, on a separate database.
     Demo(DemoArgs),
     /// Migrate the database's schema to this version.
     #[command(
@@ -176,10 +176,11 @@ pub(crate) enum Command {
 
 const WORKER_HELP: &str = "\
 A program gets the payload on stdin and JOBWRIGHT_JOB_ID, _KIND, _QUEUE, _ATTEMPT, _MAX_ATTEMPTS, _PRIORITY, _CONTENT_TYPE,
-_CREATED_AT and JOBWRIGHT_HEADER_<NAME> in its environment (all headers as JSON: JOBWRIGHT_HEADERS). It ends with 0 = done, 75 = try
-later (after `later`, at no attempt), 65 = dead letter, anything else = failed, and the end of its stderr is kept with the job. At its
+_CREATED_AT and JOBWRIGHT_HEADER_<NAME> in its environment (all headers as JSON: JOBWRIGHT_HEADERS). It exits with 0 = done, 75 = try
+later (after `later`, without costing an attempt), 65 = dead letter, anything else = failed, and the end of its stderr is kept with the job. At its
 timeout it gets SIGTERM, and `stop_grace` later SIGKILL. What it wrote to stdout (at most 1 MiB) goes to the worker's
-stdout in one piece when it has ended with 0. While a program can't be started here, its jobs are left to other workers, at no attempt.
+stdout in one piece when it has exited with 0. While a program can't be started here, its jobs are left to other workers, without costing an
+attempt.
 
 A URL gets a POST of the payload with the headers Jobwright-Job-Id, -Kind, -Queue and -Attempt. 2xx = done; 408, 425, 429 and 5xx
 are retried by policy, not before Retry-After; any other answer = dead letter.
@@ -194,7 +195,7 @@ has to be keyed by the job's id, which never changes: write the file $JOBWRIGHT_
 $JOBWRIGHT_JOB_ID.
 
 SIGINT, SIGTERM, SIGQUIT or SIGHUP: takes no more jobs and waits for running ones, at most `executor.grace`; a second one stops at once
-(but not SIGHUP). Jobs that were stopped are given back at no attempt.
+(but not SIGHUP). Jobs that were stopped are given back without costing an attempt.
 
 --drain ends when nothing waits, is due or runs. What is due later is left to another time. Jobs that a rate holds back are waited for; if all
 that is left waits for something else (a pause, a group or a limit that is held elsewhere), it says what, and ends with exit code 4, as it does if a program can't be

@@ -43,7 +43,7 @@ pub(crate) struct OperatorArgs {
 /// Reads `2026-03-29T12:00:00Z`.
 pub(super) fn timestamp(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| {
-        "it is not a moment of the years 1 to 9998: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00"
+        "it is not a point in time of the years 1 to 9998: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00"
             .to_owned()
     })
 }
@@ -54,7 +54,7 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
         return Ok(moment);
     }
     let ago = jobwright::job::parse_duration(text).map_err(|_| {
-        "it is neither a moment such as 2026-03-29T12:00:00Z nor a duration such as 2h, which means that long ago"
+        "it is neither a point in time such as 2026-03-29T12:00:00Z nor a duration such as 2h, which means that long ago"
             .to_owned()
     })?;
     Timestamp::now().checked_sub(ago).map_err(|_| "it is too long ago".to_owned())

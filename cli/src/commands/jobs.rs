@@ -180,7 +180,7 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     };
     if affected.total() < asked {
         return Err(Failure::Failed(format!(
-            "{} of {asked} could not be {done}: not there (done, cancelled or deleted), or in no state for it ({states})",
+            "{} of {asked} could not be {done}: not there (done, cancelled or deleted), or in a state other than {states}",
             counted(asked - affected.total(), "job")
         )));
     }

@@ -7,7 +7,7 @@ use jobwright::{AnyStore, MessageServices, Postgres, Sqlite};
 use crate::args::MigrateArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, print, say, table, time};
+use crate::output::{Format, counted, json, print, say, table, time};
 
 pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), Failure> {
     if args.print {
@@ -36,7 +36,12 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
     }
     if !args.status {
         let applied = before.iter().filter(|step| step.applied_at.is_none()).count();
-        say(format!("{}: {applied} applied now, {} altogether", admin.describe(), steps.len()));
+        let version = steps.last().map_or(0, |step| step.version);
+        say(format!(
+            "{}: the schema is at version {version} ({} applied now)",
+            admin.describe(),
+            counted(applied as u64, "change")
+        ));
     }
     Ok(())
 }

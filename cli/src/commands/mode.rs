@@ -52,7 +52,7 @@ impl Mode {
             ("up", _) => format!("broker up ({place})"),
             ("blocked", _) => format!("DB-only: broker {place} takes no messages ({why})"),
             (_, Some(seconds)) => {
-                format!("DB-only: broker {place} is down, for this process since {seconds:.1} s ({why})")
+                format!("DB-only: broker {place} has been down for {seconds:.1} s, seen from this process ({why})")
             }
             _ => format!("DB-only: broker {place} is not up"),
         }

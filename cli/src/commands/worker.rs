@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jobwright::config::Backend;
 use jobwright::{
     AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, MessageServices, REPLY_QUEUE,
 };
@@ -59,6 +61,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
             }
         });
     }
+    let made = missing_file(settings)?;
     let messages = tokio::select! {
         connected = reach(settings, args.wait) => connected?,
         name = signals.next(), if args.wait => {
@@ -66,6 +69,12 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
             return Ok(());
         }
     };
+    if let Some(file) = made {
+        tracing::warn!(
+            %file,
+            "this worker has made a new embedded database; if its jobs are in another one, set DATABASE_URL or `database.url`"
+        );
+    }
     let admin = messages.admin();
     let broker = messages.broker().cloned();
     let outbound = broker.iter().flat_map(|_| [EVENT_QUEUE, REPLY_QUEUE]);
@@ -134,6 +143,14 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
 /// Connects. If `wait` is set, tries until it succeeds or fails for a reason that does not go away.
 async fn reach(settings: &Settings, wait: bool) -> Result<MessageServices<AnyStore>, Failure> {
     if wait { retried(async || connect_or_create(settings).await).await } else { connect_or_create(settings).await }
+}
+
+/// Returns the file of an embedded database that does not exist yet. A worker creates it, and so would one whose URL was forgotten.
+fn missing_file(settings: &Settings) -> Result<Option<String>, Failure> {
+    Ok(match settings.database.backend()? {
+        Backend::Sqlite(file) if matches!(Path::new(file).try_exists(), Ok(false)) => Some(file.to_owned()),
+        _ => None,
+    })
 }
 
 /// The queues that this worker serves.

@@ -6,7 +6,7 @@ use jobwright::store::{JobFilter, JobState, Page};
 
 use super::stage::Stage;
 use super::takeover::Takeover;
-use super::{flood, takeover};
+use super::{flood, orders, takeover};
 use crate::failure::Failure;
 use crate::output::{print, table};
 
@@ -57,9 +57,12 @@ impl Account {
     }
 }
 
-pub(super) async fn run(stage: &Stage, flooded: u64, taken: &Takeover) -> Result<(), Failure> {
-    let accounts =
-        [Account::of(stage, flood::QUEUE, flooded).await?, Account::of(stage, takeover::QUEUE, taken.sent).await?];
+pub(super) async fn run(stage: &Stage, (first, flooded): (u64, u64), taken: &Takeover) -> Result<(), Failure> {
+    let accounts = [
+        Account::of(stage, orders::QUEUE, first).await?,
+        Account::of(stage, flood::QUEUE, flooded).await?,
+        Account::of(stage, takeover::QUEUE, taken.sent).await?,
+    ];
     let by = async |worker: u32, attempt: u32| {
         let mut number = 0;
         for id in &taken.orphans {
@@ -88,6 +91,6 @@ pub(super) async fn run(stage: &Stage, flooded: u64, taken: &Takeover) -> Result
         print(text)?;
         return Err(Failure::Failed("the account does not balance: this is a bug, please report it".to_owned()));
     }
-    text += "Every job is accounted for, and every effect happened exactly once.\n";
+    text += "Every job is accounted for, and every effect happened exactly once.\n\n";
     print(text)
 }

@@ -1,8 +1,9 @@
 //! `jobwright demo`: the guided tour. Nothing in it is simulated: the failures, the kill and the figures are real.
 
 mod account;
+mod cure;
 mod flood;
-mod process;
+mod orders;
 mod progress;
 mod stage;
 mod takeover;
@@ -24,12 +25,14 @@ pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: 
     let stage = Stage::open(database_url, amqp_url).await?;
     // Whatever happens, nothing is left behind.
     let ended = tokio::select! {
-        ended = tour(&stage, args.jobs) => ended,
+        // First: Ctrl-C also ends the commands that the tour runs, which then fail.
+        biased;
         name = signals.next() => Err(Failure::Failed(format!("stopped by {name}; nothing is left behind"))),
+        ended = tour(&stage, args.jobs) => ended,
     };
     let with_broker = stage.messages.broker().is_some();
     let place = stage.messages.admin().describe();
-    let closed = stage.close([process::QUEUE, flood::QUEUE, takeover::QUEUE]).await;
+    let closed = stage.close([orders::QUEUE, flood::QUEUE, takeover::QUEUE]).await;
     if closed.is_err() {
         say(format!("the demo could not remove what it made on {place}"));
     }
@@ -44,8 +47,9 @@ async fn tour(stage: &Stage, jobs: u64) -> Result<(), Failure> {
         line(format!("A broker: {}, queues {}.*", broker.describe(), stage.config.broker.prefix))?;
     }
     line("")?;
-    process::run(stage).await?;
+    let first = orders::run(stage).await?;
     let sent = flood::run(stage, jobs).await?;
     let taken = takeover::run(stage).await?;
-    account::run(stage, sent, &taken).await
+    account::run(stage, (first, sent), &taken).await?;
+    cure::run(stage, first + sent).await
 }

@@ -75,7 +75,7 @@ impl Stage {
         stage.directory = directory;
         stage.messages.migrate().await?;
         for table in [
-            "token (id text primary key, node text not null)",
+            "orders (id text primary key, address text not null, invoices bigint not null)",
             "ledger (job text, part text, attempt text, worker text)",
         ] {
             let sql = format!("create table {}demo_{table}", stage.prefix);
@@ -168,9 +168,9 @@ impl Stage {
         Ok(rows)
     }
 
-    /// Queries a number from the database. `{ledger}` and `{token}` stand for the tables.
+    /// Queries a number from the database. `{ledger}` and `{orders}` stand for the tables.
     pub(super) async fn number(&self, sql: &str) -> Result<u64, Failure> {
-        let sql = sql.replace("{ledger}", &self.table("ledger")).replace("{token}", &self.table("token"));
+        let sql = sql.replace("{ledger}", &self.table("ledger")).replace("{orders}", &self.table("orders"));
         let mut context = self.messages.begin();
         let number: i64 = match context.transaction().await? {
             AnyTransaction::Postgres(transaction) => {
@@ -181,23 +181,6 @@ impl Stage {
         };
         context.rollback().await?;
         Ok(number.unsigned_abs())
-    }
-
-    /// Returns the node at which a token is.
-    pub(super) async fn token(&self, id: &str) -> Result<String, Failure> {
-        let sql = format!("select node from {} where id = $1", self.table("token"));
-        let mut context = self.messages.begin();
-        let node: String = match context.transaction().await? {
-            AnyTransaction::Postgres(transaction) => {
-                transaction.query_one(&sql, &[&id]).await.and_then(|row| row.try_get(0)).map_err(|e| refused(&e))?
-            }
-            AnyTransaction::Sqlite(transaction) => {
-                transaction.query_row(sql, [id.to_owned()], |row| row.get(0)).await?
-            }
-            _ => return Err(unknown_database()),
-        };
-        context.rollback().await?;
-        Ok(node)
     }
 
     /// Returns the contents of a queue.

@@ -80,7 +80,9 @@ fn start_child(stage: &Stage) -> Result<Child, Failure> {
 }
 
 pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
-    line(format!("3. {JOBS} jobs of {SLOW:?} each, and two worker processes. One is killed half way, with SIGKILL."))?;
+    line(format!(
+        "3. {JOBS} jobs of {SLOW:?} each, and two worker processes. One is killed half way, with SIGKILL.\n"
+    ))?;
     // With a broker, jobs are delivered to connected executors; without one, they wait for any executor.
     let with_broker = stage.messages.broker().is_some();
     let mut sent = 0;

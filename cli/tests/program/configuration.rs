@@ -145,9 +145,9 @@ fn the_schema_is_brought_up_on_request_only() {
     std::fs::remove_file(sandbox.file("jobs.db")).unwrap();
     std::fs::write(sandbox.file("jobs.db"), "").unwrap();
     sandbox.run(&["migrate", "--status"]).code(1).says("run `jobwright migrate`");
-    sandbox.run(&["migrate"]).success().says(&format!("{} applied now", MIGRATIONS.len()));
+    sandbox.run(&["migrate"]).success().says(&format!("the schema is at version {0} ({0} change", MIGRATIONS.len()));
     sandbox.run(&["migrate", "--status"]).success();
-    sandbox.run(&["migrate", "--output", "json"]).success().says("0 applied now");
+    sandbox.run(&["migrate", "--output", "json"]).success().says("(0 changes applied now)");
 
     let Some(postgres) = Sandbox::postgres() else { return };
     let missing = |args: &[&str]| {

@@ -197,6 +197,6 @@ fn the_advice_about_permits_helps(sandbox: &Sandbox) {
 
     let worker = sandbox.worker(&[]);
     until("both jobs to run", || sandbox.list(&[]).is_empty());
-    until("nothing is held by what is gone", || found(&doctor(sandbox), "permits")[0].0 == "ok");
+    until("the permits to be consistent", || found(&doctor(sandbox), "permits")[0].0 == "ok");
     assert!(worker.said().contains("took back a permit"), "{}", worker.said());
 }

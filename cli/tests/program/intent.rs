@@ -109,6 +109,20 @@ fn a_drain_says_that_jobs_died(sandbox: &Sandbox) {
     sandbox.run(&["worker", "--drain", "--fail-on-dead"]).success();
 }
 
+/// A worker without `DATABASE_URL` makes a file of its own and finds no job.
+#[test]
+fn a_worker_says_that_it_has_made_a_database() {
+    let sandbox = Sandbox::without_file();
+    sandbox.configure("[handlers.good]\ncommand = [\"true\"]\n");
+    let drain = || {
+        let mut command = sandbox.command(&["worker", "--drain"]);
+        Done::from(command.env_remove("DATABASE_URL").output().unwrap()).success()
+    };
+    drain().says("this worker has made a new embedded database").says("jobwright.db");
+    let again = drain();
+    assert!(!again.stderr.contains("has made"), "{again:?}");
+}
+
 /// As `tail -f` would.
 fn lines_are_sent_before_their_writer_ends(sandbox: &Sandbox) {
     sandbox.run(&["migrate"]).success();

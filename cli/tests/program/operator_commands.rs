@@ -38,7 +38,7 @@ fn jobs_are_set_aside_and_brought_back(sandbox: &Sandbox) {
     );
     sandbox.run(&["jobs", "run", &timer]).success();
     assert_eq!(sandbox.show(&timer)["state"], "waiting");
-    sandbox.run(&["jobs", "resume", &timer]).code(1).says("in no state for it (suspended)");
+    sandbox.run(&["jobs", "resume", &timer]).code(1).says("or in a state other than suspended");
     sandbox.run(&["jobs", "suspend"]).code(2).says("--all");
 }
 

@@ -124,7 +124,7 @@ fn run_and_filled_in(sandbox: &Sandbox) {
     assert_eq!(again, json!({ "dry_run": false, "occurrences": 7, "jobs": 0, "queue": "default" }));
     assert_eq!(sandbox.list(&[]).len(), 8);
     let late = ["schedules", "backfill", "x", "--from", "2026-02-01T00:00:00Z", "--to", "2999-02-08T00:00:00Z"];
-    sandbox.run(&late).code(2).says("before now");
+    sandbox.run(&late).code(2).says("the end not in the future");
 }
 
 fn changes_of_schedules_are_audited(sandbox: &Sandbox) {

@@ -199,7 +199,7 @@ fn bad_ones_are_refused_with_the_reason() {
         ("R/2026-01-01T00:00:00Z", "the interval comes last"),
         ("R0/PT1S", "number of repetitions"),
         ("Rx/PT1S", "number of repetitions"),
-        ("R/never/PT1S", "not a moment"),
+        ("R/never/PT1S", "not a point in time"),
         ("R/PT1S/2026-01-01T00:00:00Z", "the interval comes last"),
         ("R/a/b/c", "not 4"),
     ] {

@@ -256,7 +256,7 @@ pub async fn backfill(
     let spec = &schedule.spec;
     if from >= to || to > now {
         return Err(Error::invalid(format!(
-            "can't fill in {name:?} from {from} to {to}: the time must begin before it ends, and end before now ({now})"
+            "can't backfill {name:?} from {from} to {to}: the start must be earlier than the end, and the end not in the future (now: {now})"
         )));
     }
     let before = |at: Timestamp| Timestamp::from_nanosecond(at.as_nanosecond() - 1).unwrap_or(Timestamp::MIN);
@@ -267,7 +267,7 @@ pub async fn backfill(
         .collect();
     if occurrences.len() > BACKFILL_MAX {
         return Err(Error::invalid(format!(
-            "{name:?} happens more than {BACKFILL_MAX} times from {from} to {to}: fill in a shorter time at once"
+            "{name:?} happens more than {BACKFILL_MAX} times from {from} to {to}: backfill a shorter time at once"
         )));
     }
     let mut done = Backfilled {

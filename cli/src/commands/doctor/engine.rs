@@ -67,10 +67,15 @@ async fn permits(settings: &Settings, messages: &Messages) -> Checked {
         faults.retain(|fault| again.contains(fault));
     }
     if faults.is_empty() {
-        return Ok(Finding::ok(CHECK, format!("nothing is held by what is gone, nothing waits for ever{part}")));
+        return Ok(Finding::ok(
+            CHECK,
+            format!(
+                "no permit belongs to a job or node that no longer exists, and no job waits for one that is free{part}"
+            ),
+        ));
     }
-    let todo = "the tables were changed by hand, truncated, or restored one by one? A running worker takes back within two minutes what is held by \
-                what is gone, and unblocks what waits for nothing: start `jobwright worker` if none runs. `jobs suspend` and `jobs resume` send a \
+    let todo = "the tables were changed by hand, truncated, or restored one by one? A running worker takes back within two minutes the permits of \
+                jobs and nodes that no longer exist, and unblocks what waits for nothing: start `jobwright worker` if none runs. `jobs suspend` and `jobs resume` send a \
                 job through admission again";
     Ok(Finding::warn(CHECK, some(&faults, "; ") + part, todo))
 }
