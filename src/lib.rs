@@ -9,11 +9,12 @@
 //! fencing token, and every outcome must name the current one. An executor that was paused, partitioned or declared dead may still run, but
 //! it commits nothing.
 //!
-//! ```no_run
-//! use jobwright::{Command, CommandExecutor, DatabaseConfig, JobContext, JobError, MessageServices, Outcome};
-//! use serde::{Deserialize, Serialize};
+//! ```rust,no_run
+//! use std::time::Duration;
 //!
-//! #[derive(Serialize, Deserialize)]
+//! use jobwright::{Command, CommandExecutor, DatabaseConfig, JobContext, JobError, MessageServices, Outcome};
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
 //! struct SendInvoice { order: i64 }
 //!
 //! impl Command for SendInvoice {
@@ -21,24 +22,29 @@
 //!     type State = ();
 //!
 //!     async fn execute(self, cx: &mut JobContext<'_>) -> Result<Outcome, JobError> {
-//!         cx.transaction().await?
-//!             .execute("update orders set invoiced = true where id = $1", &[&self.order]).await?;
-//!         Ok(Outcome::Done)
+//!         println!("invoicing order {}", self.order);
+//!         cx.transaction().await?.execute("update orders set invoiced = true where id = $1", &[&self.order]).await?;
+//!         Ok(Outcome::Done)                                  // this write and the removal of the job commit together
 //!     }
 //! }
 //!
-//! # async fn tour() -> Result<(), Box<dyn std::error::Error>> {
-//! let messages = MessageServices::postgres(&DatabaseConfig::url("postgres://app@localhost/app")).await?;
-//! messages.migrate().await?;
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let messages = MessageServices::postgres(&DatabaseConfig::url(std::env::var("DATABASE_URL")?)).await?;
+//!     messages.migrate().await?;                             // creates jobwright's tables
+//!     let executor = CommandExecutor::builder(messages.clone()).command::<SendInvoice>().start().await?;
 //!
-//! let mut cx = messages.begin();
-//! cx.transaction().await?.execute("insert into orders (id) values (42)", &[]).await?;
-//! cx.send(SendInvoice { order: 42 })?;
-//! cx.commit().await?; // the order and its job, or neither
+//!     let mut cx = messages.begin();
+//!     let tx = cx.transaction().await?;
+//!     tx.batch_execute("create table if not exists orders (id bigserial primary key, invoiced bool default false)").await?;
+//!     let order: i64 = tx.query_one("insert into orders default values returning id", &[]).await?.get("id");
+//!     cx.send(SendInvoice { order })?;
+//!     cx.commit().await?;                                    // the order and its job, or neither
 //!
-//! let executor = CommandExecutor::builder(messages).command::<SendInvoice>().start().await?;
-//! executor.shutdown(std::time::Duration::from_secs(30)).await?;
-//! # Ok(()) }
+//!     tokio::signal::ctrl_c().await?;                        // it runs jobs until then
+//!     executor.shutdown(Duration::from_secs(30)).await?;
+//!     Ok(())
+//! }
 //! ```
 //!
 //! # Where to look
@@ -147,19 +153,3 @@ pub use store::postgres::{PgTransaction, PgTransactionRef, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
 pub use store::{AnyStore, AnyTransaction, AnyTransactionRef, Rule, Scope, Store, TransactionRef};
-
-/// Compiles the code in the documents.
-#[cfg(doctest)]
-mod documents {
-    #[doc = include_str!("../README.md")]
-    mod readme {}
-    #[doc = include_str!("../docs/guide.md")]
-    mod guide {}
-    #[doc = include_str!("../docs/engine.md")]
-    mod engine {}
-    #[doc = include_str!("../docs/testing.md")]
-    mod testing {}
-    #[cfg(feature = "codecs")]
-    #[doc = include_str!("../docs/payloads.md")]
-    mod payloads {}
-}

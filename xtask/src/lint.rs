@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use crate::report::Report;
 use crate::run;
-use crate::{api, layers, test, words};
+use crate::{api, documents, layers, test, words};
 
-/// Checks the format, the layers and the words. Takes no time, since it compiles nothing more.
+/// Checks the format, the layers, the words, and the form of the documents. Takes no time, since it compiles nothing more.
 pub(crate) fn source(report: &mut Report) -> Option<()> {
     report.step("format", || run::run(&mut run::cargo(["fmt", "--all", "--check"]), run::CARGO)).then_some(())?;
     report.step("layers", layers::run).then_some(())?;
-    report.step("words", words::run).then_some(())
+    report.step("words", words::run).then_some(())?;
+    report.step("form of the Rust in the documents", documents::check).then_some(())
 }
 
 /// Runs clippy on everything.

@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod ci;
 mod counts;
+mod documents;
 mod fuzz;
 mod ha;
 mod layers;
@@ -41,12 +42,12 @@ Commands:
                     export $(cargo xtask services up)
   services status   say for each which URL, whether it answers, and whose it is
   services down     stop what `services up` started, and nothing else
-  check             format, `layers`, `words`, clippy, the unit tests and the tests of the stores that need no server: for the
-                    time between two edits
+  check             format, `layers`, `words`, the form of the documents' Rust, clippy, the unit tests and the tests of the
+                    stores that need no server: for the time between two edits
   test [--all] [--embedded-only] [-- ARGS...]
-                    the tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest, which is
-                    installed where it is missing or too old. --all: also the tests left to `nightly`, which it names at
-                    its end. --embedded-only needs no servers
+                    the tests, the doc tests, `documents` and the examples, against the servers; ARGS go to cargo nextest,
+                    which is installed where it is missing or too old. --all: also the tests left to `nightly`, which it
+                    names at its end. --embedded-only needs no servers
   ci                everything a change has to pass: format, `layers`, `words`, `neighbours`, clippy, the library with fewer features,
                     cargo-deny, rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
   nightly           what `ci` leaves out because it takes long and seldom fails: the tests with random faults, `model`,
@@ -55,6 +56,8 @@ Commands:
                     `ha --patroni`, `ha --hosts`, `msrv`, `package`, cargo-semver-checks, `mutants`, `fuzz`
   layers            whether each part of src/, http/src/ and cli/src/ uses only parts below it, by the lists in xtask/src/layers/; fails on a
                     circle between files
+  documents         compiles and runs the Rust in the documents, and the README's program on the server; a message names the
+                    document and its line. It refuses a block that nobody would compile, as `check` and `ci` do
   words             whether words that were replaced are still in use: xtask/src/words.rs
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
                     --write records it there
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         Ok(Command::Package) => package::run(),
         Ok(Command::Layers) => layers::run(),
         Ok(Command::Words) => words::run(),
+        Ok(Command::Documents) => documents::run(),
         Ok(Command::Api { write }) => api::run(write),
         Ok(Command::Msrv) => msrv::run(),
         Ok(Command::Neighbours) => neighbours::run(),
@@ -159,6 +163,7 @@ enum Command {
     Package,
     Layers,
     Words,
+    Documents,
     Api { write: bool },
     Msrv,
     Neighbours,
@@ -183,13 +188,21 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
         ["layers"] => Ok(Command::Layers),
         ["words"] => Ok(Command::Words),
+<<<<<<< HEAD
         ["neighbours"] => Ok(Command::Neighbours),
+=======
+        ["documents"] => Ok(Command::Documents),
+>>>>>>> wt-docs
         ["check"] => Ok(Command::Check),
         ["ci"] => Ok(Command::Ci),
         ["nightly"] => Ok(Command::Nightly),
         ["release"] => Ok(Command::Release),
         ["package"] => Ok(Command::Package),
+<<<<<<< HEAD
         [name @ ("check" | "ci" | "layers" | "words" | "neighbours" | "nightly" | "release" | "package"), ..] => {
+=======
+        [name @ ("check" | "ci" | "layers" | "words" | "documents" | "nightly" | "release" | "package"), ..] => {
+>>>>>>> wt-docs
             Err(format!("{name} takes no arguments"))
         }
         ["api"] => Ok(Command::Api { write: false }),
@@ -253,7 +266,11 @@ mod tests {
             &["check", "x"],
             &["nightly", "--short"],
             &["layers", "x"],
+<<<<<<< HEAD
             &["neighbours", "sqlx"],
+=======
+            &["documents", "README.md"],
+>>>>>>> wt-docs
             &["api", "--check"],
             &["msrv", "1.80"],
             &["counts", "x"],

@@ -1,9 +1,10 @@
-//! All tests, the doc tests, the examples, and the operator's night script.
+//! All tests, the doc tests, the documents, the examples, and the operator's night script.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::documents;
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::runner;
@@ -91,6 +92,13 @@ pub(crate) fn prepare(options: &Options, report: &mut Report) -> Option<Environm
     report.step("test runner", runner::ensure).then_some(environment)
 }
 
+/// Makes the servers and the test runner. `None` if that failed.
+pub(crate) fn with_servers(report: &mut Report) -> Option<Environment> {
+    let mut environment = Environment::default();
+    report.step("services up", || services::up().map(|urls| environment.urls = Some(urls))).then_some(())?;
+    report.step("test runner", runner::ensure).then_some(environment)
+}
+
 /// Runs all steps, whatever fails on the way, so that one run shows everything that is broken.
 pub(crate) fn steps(options: &Options, environment: &Environment, report: &mut Report) {
     report.step("tests", || {
@@ -102,6 +110,7 @@ pub(crate) fn steps(options: &Options, environment: &Environment, report: &mut R
     });
     report
         .step("doc tests", || run::run(environment.set(&mut run::cargo(["test", "--doc", "--workspace"])), run::CARGO));
+    report.step("documents", || documents::test_all(environment));
 
     // All members in one command: cargo then chooses the same features as for the tests, so that almost nothing is built again.
     let built = report.step("build the examples and the program", || {
