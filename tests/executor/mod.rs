@@ -6,6 +6,7 @@ mod cancelling;
 mod codecs;
 mod conflicts;
 mod counting;
+mod ends;
 mod failing_tasks;
 mod failures;
 mod group_runs;
@@ -197,6 +198,13 @@ cases! {
         a_full_kind_does_not_hold_up_others
         by_priority_then_order
         an_urgent_job_is_next_in_a_flood
+    }
+    ends {
+        each_end_is_an_end
+        what_an_operator_removes_is_over
+        a_job_that_is_not_over_is_pending
+        a_failed_attempt_is_no_end
+        the_history_tells_how_a_job_ended
     }
     progress_and_results {
         the_next_attempt_goes_on_from_the_checkpoint
