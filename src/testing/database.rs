@@ -131,15 +131,17 @@ fn message(detail: JobDetail) -> Result<JobMessage> {
         .queue(summary.queue)
         .priority(summary.priority)
         .max_attempts(summary.max_attempts);
+    let unique = options.unique.clone();
     job.options = options;
     let job = match summary.due_at {
         Some(at) => job.at(at),
         None => job,
     };
-    headers
-        .into_iter()
-        .fold(job, |job, (name, value)| job.header(name, value))
-        .validate(Limits { payload: usize::MAX, ..Limits::default() })
+    let job = headers.into_iter().fold(job, |job, (name, value)| job.header(name, value));
+    let mut message = job.validate(Limits { payload: usize::MAX, ..Limits::default() })?;
+    // As it was computed when the job was sent.
+    message.options.unique = unique;
+    Ok(message)
 }
 
 impl<S: Store> fmt::Debug for TestDatabase<S> {

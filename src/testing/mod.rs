@@ -31,6 +31,7 @@
 //!
 //! The guide is `docs/testing.md`.
 
+mod conditions;
 mod database;
 mod describe;
 mod inline;

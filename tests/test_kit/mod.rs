@@ -72,3 +72,5 @@ cases! {
         jobs_sent_by_a_handler_can_be_asserted_inside_it
     }
 }
+        each_option_can_be_asserted
+        a_due_time_is_within_a_duration
