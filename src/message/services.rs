@@ -10,6 +10,7 @@ use crate::codec::Codec;
 use crate::config::{Access, BrokerConfig, Config, DatabaseConfig};
 use crate::error::{Error, Result};
 use crate::job::{Job, NewJob};
+use crate::store::schedules::TravelledSchedules;
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
 /// An application's store and the message services on it. Cheap to clone.
@@ -52,6 +53,18 @@ impl<S: Store> MessageServices<S> {
     ) -> Self {
         self.setting().watchers.push(Arc::new(move |inner| Box::new(around(inner))));
         self
+    }
+
+    /// Lets schedules go by a clock that a test can put forward, unless they do already. Returns them too.
+    pub(crate) fn travelling(mut self) -> (Self, Arc<TravelledSchedules>) {
+        if let Some(travelled) = self.shared.travelled.clone() {
+            return (self, travelled);
+        }
+        let travelled = Arc::new(TravelledSchedules::new(self.shared.jobs.clone()));
+        let shared = self.setting();
+        shared.schedules = travelled.clone();
+        shared.travelled = Some(travelled.clone());
+        (self, travelled)
     }
 
     /// Delivers through a broker from now on, whenever it is up. Without a URL in `config`, nothing changes. Waits until the broker has
