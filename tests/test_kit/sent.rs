@@ -147,7 +147,6 @@ pub(crate) async fn each_option_can_be_asserted<S: Kit>(db: &TestDatabase<S>) {
     options_are_asserted(&db.sent().await.unwrap(), id);
 }
 
-#[expect(clippy::redundant_closure_for_method_calls, reason = "the path of a method has a lifetime of its own")]
 fn options_are_asserted<P: Pending>(pending: &P, id: JobId) {
     let by_customer = || Unique::fields(["/customer"]);
     assert_sent(pending)
