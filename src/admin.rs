@@ -14,7 +14,8 @@ use crate::store::job_operations::check_name;
 use crate::store::{
     Action, Adoption, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus,
-    OperationWatch, OperatorOptions, Page, QueueStatus, Released, RetryOptions, Rule, Scope, StatusReport, Store,
+    OperationWatch, OperatorOptions, Page, QueueStatus, Released, RetryOptions, Rule, Schedules, Scope, StatusReport,
+    Store,
 };
 
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
@@ -37,6 +38,7 @@ use crate::store::{
 #[derive(Clone)]
 pub struct Admin {
     jobs: Arc<dyn JobStore>,
+    schedules: Arc<dyn Schedules>,
     wakeup: Arc<WakeUp>,
     codecs: Codecs,
     /// For what a schedule sends.
@@ -62,15 +64,19 @@ impl<S: Store> MessageServices<S> {
     /// Returns the management API, through which operators see and change what is stored.
     pub fn admin(&self) -> Admin {
         let shared = &self.shared;
-        Admin::new(shared.jobs.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
+        Admin {
+            jobs: shared.jobs.clone(),
+            schedules: shared.schedules.clone(),
+            wakeup: shared.wakeup.clone(),
+            codecs: shared.codecs.clone(),
+            limits: shared.limits,
+            by: UNNAMED.into(),
+            dry_run: false,
+        }
     }
 }
 
 impl Admin {
-    fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, codecs: Codecs, limits: Limits) -> Self {
-        Self { jobs, wakeup, codecs, limits, by: UNNAMED.into(), dry_run: false }
-    }
-
     /// Names the operator of the following calls, for the audit log. At most 200 bytes. Without a name, it is `(unnamed)`.
     #[must_use]
     pub fn by(mut self, name: impl Into<String>) -> Self {
@@ -351,7 +357,7 @@ impl Admin {
 
     /// Returns the repeating jobs, to be listed, and changed in the name of this operator. A dry run counts a backfill and refuses all else.
     pub fn schedules(&self) -> ScheduleService {
-        ScheduleService::new(self.jobs.clone(), self.wakeup.clone(), self.codecs.clone(), self.limits)
+        ScheduleService::new(self.schedules.clone(), self.wakeup.clone(), self.codecs.clone(), self.limits)
             .by(&*self.by)
             .dry_run(self.dry_run)
     }

@@ -357,6 +357,7 @@ impl<S: Store> ExecutorBuilder<S> {
         let shared = &messages.shared;
         let settings = Settings {
             store: shared.jobs.clone(),
+            schedules: shared.schedules.clone(),
             wakeup: shared.wakeup.clone(),
             broker: shared.broker().cloned(),
             codecs: shared.codecs.clone(),

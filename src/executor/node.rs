@@ -48,7 +48,7 @@ use crate::executor::node::signals::Signals;
 use crate::executor::node::slots::Slots;
 use crate::job::{Fence, Job, Limits, NodeId};
 use crate::message::WakeUp;
-use crate::store::JobStore;
+use crate::store::{JobStore, Schedules};
 
 /// What runs the jobs that a node has claimed. The handlers behind it know the store's type, because their transactions have it; what claims
 /// jobs, and what records their outcomes, does not.
@@ -68,6 +68,7 @@ pub(crate) struct Node {
 
     // Connections.
     pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) schedules: Arc<dyn Schedules>,
     pub(crate) broker: Option<Arc<Broker>>,
     pub(crate) wakeup: Arc<WakeUp>,
     pub(crate) codecs: Codecs,

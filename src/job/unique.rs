@@ -104,6 +104,16 @@ impl Unique {
         Self::by(By::Fields(pointers.into_iter().map(Into::into).collect()))
     }
 
+    /// Returns what has to be the same, for people.
+    pub(crate) fn basis(&self) -> String {
+        let by = match &self.by {
+            By::Key(key) => format!("key {key:?}"),
+            By::Payload => "its payload".to_owned(),
+            By::Fields(pointers) => format!("the fields {}", pointers.join(", ")),
+        };
+        if self.per_queue { format!("{by} in its queue") } else { by }
+    }
+
     /// Restricts the comparison to jobs of the same queue.
     pub fn per_queue(mut self) -> Self {
         self.per_queue = true;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::limits::KEY_MAX;
+use super::limits::{DUE_MAX, KEY_MAX};
 use super::names::check_text;
 use super::unique::{By, Unique, UniqueOptions};
-use super::{NewJob, Payload};
+use super::{JobMessage, NewJob, Payload};
 use crate::error::{Error, Result};
 
 impl Unique {
@@ -38,6 +38,12 @@ impl Unique {
         let key = hash.finalize().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         let period = self.period.map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX));
         Ok(UniqueOptions { key, hold: self.hold, period, conflict: self.conflict })
+    }
+
+    /// Computes what a message has if it was sent with this.
+    pub(crate) fn options_of(&self, message: &JobMessage) -> Result<UniqueOptions> {
+        let job = NewJob::new(&*message.kind, message.payload.clone()).queue(&*message.queue);
+        self.options(&job, DUE_MAX)
     }
 }
 

@@ -53,7 +53,7 @@ impl<S: Store> MessageServices<S> {
     /// [`Admin::schedules`](crate::Admin::schedules), which leaves one of each change.
     pub fn schedules(&self) -> ScheduleService {
         let shared = &self.shared;
-        ScheduleService::new(shared.jobs.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
+        ScheduleService::new(shared.schedules.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::codec::Codec;
 use crate::config::{Access, Config, DatabaseConfig};
 use crate::error::Result;
 use crate::job::{Job, NewJob};
+use crate::store::schedules::TravelledSchedules;
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
 /// An application's store and the message services on it. Cheap to clone.
@@ -50,6 +51,18 @@ impl<S: Store> MessageServices<S> {
     ) -> Self {
         self.setting().watchers.push(Arc::new(move |inner| Box::new(around(inner))));
         self
+    }
+
+    /// Lets schedules go by a clock that a test can put forward, unless they do already. Returns them too.
+    pub(crate) fn travelling(mut self) -> (Self, Arc<TravelledSchedules>) {
+        if let Some(travelled) = self.shared.travelled.clone() {
+            return (self, travelled);
+        }
+        let travelled = Arc::new(TravelledSchedules::new(self.shared.jobs.clone()));
+        let shared = self.setting();
+        shared.schedules = travelled.clone();
+        shared.travelled = Some(travelled.clone());
+        (self, travelled)
     }
 
     /// Stores the content of jobs as encoded by this codec. With several codecs, each encodes the output of those before it: add `Seal`

@@ -15,7 +15,8 @@ use crate::codec::Codecs;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::job::{Limits, NewJob};
-use crate::store::{JobStore, Store};
+use crate::store::schedules::TravelledSchedules;
+use crate::store::{JobStore, Schedules, Store};
 
 /// Makes a service around another one.
 type Wrap<S> = Arc<dyn Fn(Box<dyn MessageService<S>>) -> Box<dyn MessageService<S>> + Send + Sync>;
@@ -25,6 +26,10 @@ type Wrap<S> = Arc<dyn Fn(Box<dyn MessageService<S>>) -> Box<dyn MessageService<
 pub(crate) struct Shared<S: Store> {
     pub(crate) store: S,
     pub(crate) jobs: Arc<dyn JobStore>,
+    /// The schedules in it, by the clock of the database or that of a test.
+    pub(crate) schedules: Arc<dyn Schedules>,
+    /// The same, if the clock is that of a test.
+    pub(crate) travelled: Option<Arc<TravelledSchedules>>,
     /// For contexts that open no transaction.
     pub(super) commit_batcher: Arc<CommitBatcher>,
     pub(crate) wakeup: Arc<WakeUp>,
@@ -53,6 +58,8 @@ impl<S: Store> Shared<S> {
             store,
             commit_batcher: CommitBatcher::new(jobs.clone()),
             wakeup: Arc::new(WakeUp::new(jobs.clone())),
+            schedules: jobs.clone(),
+            travelled: None,
             jobs,
             delivery_publisher: None,
             intake: false,

@@ -8,14 +8,16 @@ pub(crate) mod again;
 pub(crate) mod due;
 pub(crate) mod ops;
 pub(crate) mod query;
+pub(crate) mod travel;
 
 use jiff::Timestamp;
 
 pub(crate) use self::again::repair_clock;
 pub(crate) use self::due::{FireOutcome, Firing};
 pub use self::ops::{BACKFILL_MAX, Backfilled, Put, PutOutcome};
-pub(crate) use self::ops::{backfill, delete, fire_due, get, pause, put, resume, run_now};
+pub(crate) use self::ops::{backfill, delete, fire_due, get, pause, plan_due, put, resume, run_now};
 pub(crate) use self::query::ScheduleQuery;
+pub(crate) use self::travel::TravelledSchedules;
 use super::unreadable::{UnreadableRow, is_news};
 use crate::job::{JobId, ScheduleSpec};
 
@@ -38,6 +40,13 @@ pub struct ScheduleInfo {
     pub last_job: Option<JobId>,
     /// How many occurrences sent a job.
     pub fired: u64,
+}
+
+impl ScheduleInfo {
+    /// Returns whether an occurrence has come at this time.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        !self.paused && self.next_at.is_some_and(|next| next <= now)
+    }
 }
 
 /// Logs that a schedule can't be read, once for each change of it.

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::location::TestLocation;
+use super::store::travel;
 use super::{Inline, Runner, Stored, TestStore};
 use crate::codec::Codec;
 use crate::config::DatabaseConfig;
@@ -12,6 +14,7 @@ use crate::error::Result;
 use crate::executor::{CommandExecutor, ExecutorBuilder};
 use crate::job::{JobMessage, Limits, NewJob};
 use crate::message::MessageServices;
+use crate::store::schedules::TravelledSchedules;
 use crate::store::{Hint, JobDetail, JobFilter, Page, Postgres, Store};
 
 /// Jobs read at a time.
@@ -21,6 +24,7 @@ const PAGE: usize = 1000;
 /// in it, and on PostgreSQL ends its connections. Databases that killed tests left behind are removed a day later.
 pub struct TestDatabase<S: Store = Postgres> {
     messages: MessageServices<S>,
+    schedules: Arc<TravelledSchedules>,
     config: DatabaseConfig,
     // The last field, so that it is dropped after the connections.
     _place: TestLocation,
@@ -35,9 +39,9 @@ impl TestDatabase<Postgres> {
     /// When the server can't be reached, or refuses.
     pub async fn postgres(url: &str) -> Result<Self> {
         let (location, config) = TestLocation::schema(url).await?;
-        let messages = MessageServices::postgres(&config).await?;
+        let (messages, schedules) = MessageServices::postgres(&config).await?.travelling();
         messages.migrate().await?;
-        Ok(Self { messages, config, _place: location })
+        Ok(Self { messages, schedules, config, _place: location })
     }
 }
 
@@ -49,8 +53,8 @@ impl TestDatabase<crate::Sqlite> {
     /// When the file can't be created.
     pub async fn sqlite() -> Result<Self> {
         let (location, config) = TestLocation::directory()?;
-        let messages = MessageServices::sqlite(&config).await?;
-        Ok(Self { messages, config, _place: location })
+        let (messages, schedules) = MessageServices::sqlite(&config).await?.travelling();
+        Ok(Self { messages, schedules, config, _place: location })
     }
 }
 
@@ -111,14 +115,18 @@ impl<S: TestStore> TestDatabase<S> {
         }
     }
 
-    /// Lets this much time pass for jobs that are due later, and for rates. Due dates are moved, and executors that run here check them at
-    /// once. Leases, times to live, and the clocks of handlers stay as they are.
+    /// Lets this much time pass for jobs that are due later, for rates, and for schedules. Due dates are moved, and executors that run here
+    /// check them at once. Leases, times to live, and the clocks of handlers stay as they are.
+    ///
+    /// Schedules go by a clock that is put forward by as much, for these message services and their clones. To an executor that uses them, the
+    /// time is an outage: it treats the occurrences in it as missed ones ([`Misfire`](crate::Misfire)). [`Runner::drain_through`] fires each of
+    /// them.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn travel(&self, by: Duration) -> Result<()> {
-        self.messages.store().travel(by).await?;
-        self.messages.shared.wakeup.notify([Hint::Any]);
+        travel(self.messages.store(), &self.schedules, by).await?;
+        self.messages.shared.wakeup.notify([Hint::Any, Hint::Schedule]);
         Ok(())
     }
 }
@@ -131,15 +139,17 @@ fn message(detail: JobDetail) -> Result<JobMessage> {
         .queue(summary.queue)
         .priority(summary.priority)
         .max_attempts(summary.max_attempts);
+    let unique = options.unique.clone();
     job.options = options;
     let job = match summary.due_at {
         Some(at) => job.at(at),
         None => job,
     };
-    headers
-        .into_iter()
-        .fold(job, |job, (name, value)| job.header(name, value))
-        .validate(Limits { payload: usize::MAX, ..Limits::default() })
+    let job = headers.into_iter().fold(job, |job, (name, value)| job.header(name, value));
+    let mut message = job.validate(Limits { payload: usize::MAX, ..Limits::default() })?;
+    // As it was computed when the job was sent.
+    message.options.unique = unique;
+    Ok(message)
 }
 
 impl<S: Store> fmt::Debug for TestDatabase<S> {

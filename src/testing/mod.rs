@@ -8,7 +8,7 @@
 //! | running jobs step by step, with the executor's own code | [`Runner`] |
 //! | running a handler inside the test's own transaction, without a trace | [`Runner::work_in`] |
 //! | code under test whose commits run the jobs at once | [`Inline`] |
-//! | time | [`TestDatabase::travel`], [`Runner::drain_through`] |
+//! | time, and schedules that come due in it | [`Runner::drain_through`], [`TestDatabase::travel`] |
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -31,11 +31,13 @@
 //!
 //! The guide is `docs/testing.md`.
 
+mod conditions;
 mod database;
 mod describe;
 mod inline;
 mod location;
 mod runner;
+mod schedules;
 mod sent;
 mod store;
 mod summary;
@@ -43,6 +45,7 @@ mod summary;
 pub use self::database::TestDatabase;
 pub use self::inline::Inline;
 pub use self::runner::Runner;
+pub use self::schedules::Occurrence;
 pub use self::sent::{Pending, Sent, Stored, assert_sent};
 pub use self::store::TestStore;
 pub use self::summary::{JobRun, RunOutcome, Summary};

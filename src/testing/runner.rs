@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::schedules::Firings;
+use super::store::travel;
 use super::{JobRun, Summary, TestStore};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -11,6 +13,7 @@ use crate::executor::ExecutorBuilder;
 use crate::executor::manual::ManualExecutor;
 use crate::job::{IntoJob, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{MessageService, MessageServices};
+use crate::store::schedules::TravelledSchedules;
 use crate::store::{JobFilter, JobState, Page, Reason, Store};
 
 /// Longest allowed chain of jobs that send each other.
@@ -29,6 +32,7 @@ const EXPLAINED: usize = 20;
 /// delay. See [`drain_through`](Self::drain_through).
 pub struct Runner<S: Store> {
     hand: ManualExecutor<S>,
+    schedules: Arc<TravelledSchedules>,
     family: Arc<Family>,
     depth: usize,
     most: usize,
@@ -50,11 +54,13 @@ impl<S: Store> Runner<S> {
     ///
     /// # Errors
     /// As [`ExecutorBuilder::start`].
-    pub async fn new(builder: ExecutorBuilder<S>) -> Result<Self> {
+    pub async fn new(mut builder: ExecutorBuilder<S>) -> Result<Self> {
+        let schedules;
+        (builder.messages, schedules) = builder.messages.travelling();
         let family = Arc::new(Family::default());
         let notes = family.clone();
         let hand = ManualExecutor::new(builder, move |inner| Noting { inner, family: notes.clone() }).await?;
-        Ok(Self { hand, family, depth: DEPTH, most: MOST })
+        Ok(Self { hand, schedules, family, depth: DEPTH, most: MOST })
     }
 
     /// Sets how many jobs may have sent each other in a row before a drain gives up. Default 100.
@@ -64,7 +70,7 @@ impl<S: Store> Runner<S> {
         self
     }
 
-    /// Sets how many attempts one drain runs before it gives up. Default 10,000.
+    /// Sets how many attempts one drain runs, and how many occurrences of schedules it fires, before it gives up. Default 10,000 of each.
     #[must_use]
     pub fn most(mut self, most: usize) -> Self {
         self.most = most;
@@ -116,7 +122,7 @@ impl<S: Store> Runner<S> {
                 return Err(Error::invalid(format!(
                     "the drain ran {} attempts and there may be more ({}); set `most` if that is meant",
                     summary.ran.len(),
-                    counts(&summary.ran)
+                    counts(summary.ran.iter().map(|ran| ran.job.kind.as_str()))
                 )));
             }
         }
@@ -153,6 +159,23 @@ impl<S: Store> Runner<S> {
         self.hand.handle(cx, job.into_job()).await?
     }
 
+    /// Sends a job of a schedule now, as [`ScheduleService::run`](crate::ScheduleService::run) does, whether or not an occurrence is due. The
+    /// next [`drain`](Self::drain) runs it.
+    ///
+    /// # Errors
+    /// When there is no schedule of this name; the message has the names of those that there are.
+    pub async fn fire(&self, schedule: &str) -> Result<JobId> {
+        let schedules = self.messages().schedules();
+        if schedules.get(schedule).await?.is_none() {
+            let known: Vec<String> = schedules.list().await?.into_iter().map(|known| known.spec.name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Error::invalid(format!(
+                "there is no schedule {schedule:?} to fire; there are schedules: {known}"
+            )));
+        }
+        schedules.run(schedule).await
+    }
+
     /// Returns the message services that handlers run with.
     pub fn messages(&self) -> &MessageServices<S> {
         self.hand.messages()
@@ -168,28 +191,72 @@ impl<S: Store> Runner<S> {
 }
 
 impl<S: TestStore> Runner<S> {
-    /// Drains repeatedly and moves the clock to the next timer each time, while that is within `ahead`. So it runs what would happen in
-    /// that time, including retries and delayed jobs. Afterwards all of that time has passed.
+    /// Drains repeatedly and moves the clock to the next timer or the next occurrence of a schedule each time, while that is within `ahead`.
+    /// So it runs all jobs of that time: retries, delayed jobs, and one for each occurrence of each schedule, by the schedule's own rules for
+    /// overlaps, end and number of times ([`Summary::fired`]). Occurrences that had come before are fired first, as missed ones are. Afterwards all of that time
+    /// has passed.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # async fn test() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use jobwright::testing::TestDatabase;
+    /// # use jobwright::{NewJob, NewSchedule, Outcome, Schedule};
+    /// # use std::time::Duration;
+    /// # let db = TestDatabase::sqlite().await?;
+    /// let nightly = NewSchedule::new("nightly-report", Schedule::new("0 3 * * *")?, NewJob::json("report", &()));
+    /// db.messages().schedules().put(nightly).await?;
+    /// let mut runner = db.runner(|executor| executor.handle("report", |_| async { Ok(Outcome::Done) })).await?;
+    ///
+    /// let summary = runner.drain_through(Duration::from_secs(7 * 24 * 3600)).await?;
+    /// assert_eq!(summary.expect_done().fired.len(), 7);
+    /// # Ok(()) }
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test()).unwrap();
+    /// ```
     ///
     /// # Errors
-    /// As [`drain`](Self::drain).
+    /// As [`drain`](Self::drain); also when schedules fire more often than [`most`](Self::most) says.
     pub async fn drain_through(&mut self, ahead: Duration) -> Result<Summary> {
         let mut summary = Summary::default();
         let mut left = ahead;
+        let mut firings = Firings::begin(self.schedules.clone(), ahead).await?;
         loop {
+            self.fire_due(&firings, &mut summary).await?;
             self.run(&mut summary).await?;
-            let next = self.hand.prepare().await?;
             // A little more, because the database's clock has advanced meanwhile, and timers count in microseconds.
-            let Some(step) = next.map(|next| next + Duration::from_millis(1)).filter(|step| *step <= left) else {
-                break;
+            let timer = self.hand.prepare().await?.map(|next| next + Duration::from_millis(1));
+            let step = match (firings.next().await?, timer) {
+                (Some((until, at)), timer) if timer.is_none_or(|timer| until <= timer) => {
+                    firings.skip(at);
+                    until.min(left)
+                }
+                (_, Some(timer)) if timer <= left => timer,
+                _ => break,
             };
-            self.hand.messages().store().travel(step).await?;
+            travel(self.messages().store(), &self.schedules, step).await?;
             left -= step;
         }
-        self.hand.messages().store().travel(left).await?;
+        travel(self.messages().store(), &self.schedules, left).await?;
         self.run(&mut summary).await?;
         self.look(&mut summary).await?;
         Ok(summary)
+    }
+
+    async fn fire_due(&self, firings: &Firings, summary: &mut Summary) -> Result<()> {
+        loop {
+            let fired = firings.fire().await?;
+            if fired.is_empty() {
+                return Ok(());
+            }
+            summary.fired.extend(fired);
+            if summary.fired.len() >= self.most {
+                return Err(Error::invalid(format!(
+                    "schedules fired {} times and there may be more ({}); set `most` if that is meant",
+                    summary.fired.len(),
+                    counts(summary.fired.iter().map(|fired| fired.schedule.as_str()))
+                )));
+            }
+        }
     }
 }
 
@@ -249,14 +316,15 @@ fn tail(line: &[String]) -> String {
     format!("{}{}", if from > 0 { "… → " } else { "" }, line[from..].join(" → "))
 }
 
-fn counts(ran: &[JobRun]) -> String {
+/// `3 of a, 1 of b`
+fn counts<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut counts = BTreeMap::new();
-    for ran in ran {
-        *counts.entry(ran.job.kind.as_str()).or_insert(0_usize) += 1;
+    for name in names {
+        *counts.entry(name).or_insert(0_usize) += 1;
     }
     let mut text = String::new();
-    for (kind, count) in counts {
-        let _ = write!(text, "{}{count} of {kind}", if text.is_empty() { "" } else { ", " });
+    for (name, count) in counts {
+        let _ = write!(text, "{}{count} of {name}", if text.is_empty() { "" } else { ", " });
     }
     text
 }

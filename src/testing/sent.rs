@@ -2,13 +2,10 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 
-use serde::Serialize;
-use serde_json::Value;
-
 use super::describe;
 use crate::context::Context;
-use crate::executor::{Batch, Command, JobContext};
-use crate::job::{Due, JobMessage};
+use crate::executor::{Batch, JobContext};
+use crate::job::JobMessage;
 use crate::message::Enlisted;
 use crate::store::Store;
 
@@ -88,7 +85,7 @@ impl<S: Store> Pending for Stored<S> {
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test()).unwrap();
 /// ```
 pub fn assert_sent<P: Pending>(pending: &P) -> Sent<'_, P::Store> {
-    Sent { messages: pending.messages(), conditions: Vec::new(), store: PhantomData }
+    Sent { messages: pending.messages(), command: None, conditions: Vec::new(), store: PhantomData }
 }
 
 /// Returns `Err` with the reason why a message does not match.
@@ -98,6 +95,8 @@ type Condition<'a> = Box<dyn Fn(&JobMessage) -> Result<(), String> + 'a>;
 #[must_use = "nothing is checked before `once`, `times` or `never`"]
 pub struct Sent<'a, S: Store> {
     messages: &'a [JobMessage],
+    /// The kind of the command that it is about.
+    command: Option<&'static str>,
     conditions: Vec<(String, Condition<'a>)>,
     store: PhantomData<fn() -> S>,
 }
@@ -110,105 +109,15 @@ impl<S: Store> fmt::Debug for Sent<'_, S> {
 }
 
 impl<'a, S: Store> Sent<'a, S> {
-    fn when(mut self, says: String, condition: impl Fn(&JobMessage) -> Result<(), String> + 'a) -> Self {
+    pub(super) fn when(mut self, says: String, condition: impl Fn(&JobMessage) -> Result<(), String> + 'a) -> Self {
         self.conditions.push((says, Box::new(condition)));
         self
     }
 
-    /// Matches messages of this kind.
-    pub fn kind(self, kind: &'a str) -> Self {
-        self.when(
-            format!("of kind {kind:?}"),
-            move |job| {
-                if job.kind == kind { Ok(()) } else { Err("another kind".to_owned()) }
-            },
-        )
-    }
-
-    /// Matches messages in this queue.
-    pub fn queue(self, queue: &'a str) -> Self {
-        self.when(format!("in queue {queue:?}"), move |job| {
-            if job.queue == queue { Ok(()) } else { Err(format!("its queue is {:?}", job.queue)) }
-        })
-    }
-
-    /// Matches messages of this priority.
-    pub fn priority(self, priority: i16) -> Self {
-        self.when(format!("of priority {priority}"), move |job| {
-            if job.priority == priority { Ok(()) } else { Err(format!("its priority is {}", job.priority)) }
-        })
-    }
-
-    /// Matches messages with this header.
-    pub fn header(self, name: &'a str, value: &'a str) -> Self {
-        self.when(format!("with header {name}={value:?}"), move |job| match job.headers.get(name) {
-            Some(found) if found == value => Ok(()),
-            Some(found) => Err(format!("its header {name} is {found:?}")),
-            None => Err(format!("it has no header {name}")),
-        })
-    }
-
-    /// Matches messages in this exclusive group.
-    pub fn group(self, group: &'a str) -> Self {
-        self.when(format!("in group {group:?}"), move |job| same("group", job.options.group.as_deref(), group))
-    }
-
-    /// Matches messages of this tenant.
-    pub fn tenant(self, tenant: &'a str) -> Self {
-        self.when(format!("of tenant {tenant:?}"), move |job| same("tenant", job.options.tenant.as_deref(), tenant))
-    }
-
-    /// Matches messages that were due when they were sent.
-    pub fn due_now(self) -> Self {
-        self.when("due at once".to_owned(), |job| match job.due {
-            Due::Now => Ok(()),
-            Due::In(delay) => Err(format!("it is due in {delay:?}")),
-            Due::At(at) => Err(format!("it is due at {at}")),
-        })
-    }
-
-    /// Matches messages that were due later than they were sent.
-    pub fn due_later(self) -> Self {
-        self.when("due later".to_owned(), |job| {
-            if job.due == Due::Now { Err("it is due at once".to_owned()) } else { Ok(()) }
-        })
-    }
-
-    /// Matches messages with exactly this payload, compared as JSON.
-    pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Self {
-        let wanted = serde_json::to_value(value).map_err(|error| error.to_string());
-        self.when(format!("with payload {}", shown(&wanted)), move |job| {
-            let found: Value = decoded(job)?;
-            let wanted = wanted.as_ref().map_err(Clone::clone)?;
-            if found == *wanted { Ok(()) } else { Err("its payload is another one".to_owned()) }
-        })
-    }
-
-    /// Matches messages whose payload has at least these fields, at any depth, compared as JSON.
-    pub fn json_with<T: Serialize + ?Sized>(self, part: &T) -> Self {
-        let wanted = serde_json::to_value(part).map_err(|error| error.to_string());
-        self.when(format!("with {} in its payload", shown(&wanted)), move |job| {
-            let found: Value = decoded(job)?;
-            let wanted = wanted.as_ref().map_err(Clone::clone)?;
-            difference(&found, wanted, "payload").map_or(Ok(()), Err)
-        })
-    }
-
-    /// Matches commands that satisfy `holds`. A payload that can't be decoded as the command does not match.
-    pub fn command<C: Command<S>>(self, holds: impl Fn(&C) -> bool + 'a) -> Self {
-        self.when(format!("that is a {:?} as asked for", C::KIND), move |job| {
-            if job.kind != C::KIND {
-                return Err("another kind".to_owned());
-            }
-            let command: C = decoded(job)?;
-            if holds(&command) { Ok(()) } else { Err("the closure says no".to_owned()) }
-        })
-    }
-
-    /// Matches messages that satisfy `holds`; `says` describes the condition when it fails.
-    pub fn matching(self, says: &str, holds: impl Fn(&JobMessage) -> bool + 'a) -> Self {
-        let not = format!("not {says}");
-        self.when(says.to_owned(), move |job| if holds(job) { Ok(()) } else { Err(not.clone()) })
+    /// Names the command that it is about.
+    pub(super) fn about(mut self, kind: &'static str) -> Self {
+        self.command = Some(kind);
+        self
     }
 
     /// Asserts that exactly one message was sent. Returns it.
@@ -226,9 +135,9 @@ impl<'a, S: Store> Sent<'a, S> {
     /// When more or fewer were sent.
     #[track_caller]
     pub fn times(self, times: usize) -> Vec<&'a JobMessage> {
-        let meant: Vec<_> = self.messages.iter().filter(|job| self.not(job).is_none()).collect();
-        assert!(meant.len() == times, "{}", self.complaint(times, meant.len()));
-        meant
+        let matching: Vec<_> = self.messages.iter().filter(|job| self.not(job).is_none()).collect();
+        assert!(matching.len() == times, "{}", self.complaint(times, matching.len()));
+        matching
     }
 
     /// Asserts that no message was sent.
@@ -245,54 +154,29 @@ impl<'a, S: Store> Sent<'a, S> {
         self.conditions.iter().find_map(|(_, condition)| condition(job).err())
     }
 
-    fn complaint(&self, wanted: usize, found: usize) -> String {
-        let mut text =
-            format!("expected {}", if wanted == 1 { "one job".to_owned() } else { format!("{wanted} jobs") });
+    /// `expected one "charge-card" that the closure accepts; 1 was sent, 0 match`, and each job with the reason.
+    fn complaint(&self, wanted: usize, matching: usize) -> String {
+        let mut text = match (wanted, self.command) {
+            (0, None) => "expected no job".to_owned(),
+            (0, Some(kind)) => format!("expected no {kind:?}"),
+            (1, None) => "expected one job".to_owned(),
+            (1, Some(kind)) => format!("expected one {kind:?}"),
+            (_, None) => format!("expected {wanted} jobs"),
+            (_, Some(kind)) => format!("expected {wanted} {kind:?} jobs"),
+        };
         for (says, _) in &self.conditions {
             let _ = write!(text, " {says}");
         }
-        let _ = write!(text, ", but {found} of {} sent are", self.messages.len());
-        if self.messages.is_empty() {
-            text.push_str(": nothing was sent");
-        }
+        let match_or_matches = if matching == 1 { "matches" } else { "match" };
+        let _ = match self.messages.len() {
+            0 => write!(text, "; nothing was sent"),
+            1 => write!(text, "; 1 was sent, {matching} {match_or_matches}"),
+            sent => write!(text, "; {sent} were sent, {matching} {match_or_matches}"),
+        };
         for job in self.messages {
-            let why = self.not(job).map_or_else(|| "as asked for".to_owned(), |why| format!("not: {why}"));
+            let why = self.not(job).map_or_else(|| "matches".to_owned(), |why| format!("does not match: {why}"));
             let _ = write!(text, "\n  {}\n      {why}", describe::message(job));
         }
         text
-    }
-}
-
-fn same(what: &str, found: Option<&str>, wanted: &str) -> Result<(), String> {
-    match found {
-        Some(found) if found == wanted => Ok(()),
-        Some(found) => Err(format!("its {what} is {found:?}")),
-        None => Err(format!("it has no {what}")),
-    }
-}
-
-fn shown(value: &Result<Value, String>) -> String {
-    match value {
-        Ok(value) => value.to_string(),
-        Err(error) => format!("what can't be JSON ({error})"),
-    }
-}
-
-fn decoded<T: serde::de::DeserializeOwned>(job: &JobMessage) -> Result<T, String> {
-    job.payload.decode().map_err(|error| format!("its payload can't be read: {error}"))
-}
-
-/// Returns where `found` lacks something of `wanted`.
-fn difference(found: &Value, wanted: &Value, at: &str) -> Option<String> {
-    match (found, wanted) {
-        (Value::Object(found), Value::Object(wanted)) => wanted.iter().find_map(|(name, wanted)| {
-            let at = format!("{at}.{name}");
-            match found.get(name) {
-                Some(found) => difference(found, wanted, &at),
-                None => Some(format!("{at} is missing")),
-            }
-        }),
-        _ if found == wanted => None,
-        _ => Some(format!("{at} is {found}")),
     }
 }

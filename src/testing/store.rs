@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::store::schedules::TravelledSchedules;
 use crate::store::{AnyStore, Postgres, Store};
 
 mod sealed {
@@ -13,10 +14,17 @@ mod sealed {
     }
 }
 
-/// A store whose timers can be moved.
+/// A store whose time a test can let pass.
 pub trait TestStore: Store + sealed::Travel {}
 
 impl<S: Store + sealed::Travel> TestStore for S {}
+
+/// Lets time pass for timers and rates, which are moved, and for schedules, whose clock is put forward.
+pub(super) async fn travel<S: TestStore>(store: &S, schedules: &TravelledSchedules, by: Duration) -> Result<()> {
+    store.travel(by).await?;
+    schedules.travel(by);
+    Ok(())
+}
 
 impl sealed::Travel for Postgres {
     async fn travel(&self, by: Duration) -> Result<()> {

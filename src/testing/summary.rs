@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::describe;
+use super::{Occurrence, describe};
 use crate::executor::manual::AttemptRecord;
 use crate::job::{Job, JobId};
 use crate::store::{JobState, JobSummary, Verdict, Why};
@@ -95,6 +95,8 @@ impl fmt::Display for JobRun {
 pub struct Summary {
     /// All attempts, in their order.
     pub ran: Vec<JobRun>,
+    /// What schedules did in the time that [`drain_through`](super::Runner::drain_through) let pass, in order.
+    pub fired: Vec<Occurrence>,
     /// Jobs that were waiting but did not run: their queue or kind is unknown to the executor, or they are paused, or blocked by a limit or
     /// their group.
     pub waiting: Vec<JobSummary>,
@@ -153,6 +155,9 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for occurrence in &self.fired {
+            writeln!(f, "  {occurrence}")?;
+        }
         if self.ran.is_empty() {
             writeln!(f, "  nothing was run")?;
         }

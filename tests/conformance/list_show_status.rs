@@ -125,6 +125,7 @@ pub(crate) async fn show_agrees_with_list<T: TestDb>(db: &T) {
         let detail = store.detail(row.id).await;
         assert_eq!(format!("{row:?}"), format!("{:?}", detail.summary));
         assert_eq!(detail.dead.is_some(), row.state == JobState::Dead);
+        assert_eq!(store.job_state(row.id).await.unwrap(), Some(row.state));
         assert_eq!(detail.errors.last().map(|error| &error.error), row.last_error.as_ref());
         assert_eq!(detail.payload.decode::<serde_json::Value>().unwrap()["n"], 1);
     }
@@ -132,6 +133,7 @@ pub(crate) async fn show_agrees_with_list<T: TestDb>(db: &T) {
 
 pub(crate) async fn show_of_nothing<T: TestDb>(db: &T) {
     assert!(db.jobs().show(JobId::new()).await.unwrap().is_none());
+    assert!(db.jobs().job_state(JobId::new()).await.unwrap().is_none());
 }
 
 pub(crate) async fn status_counts<T: TestDb>(db: &T) {

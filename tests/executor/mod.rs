@@ -6,6 +6,7 @@ mod cancelling;
 mod codecs;
 mod conflicts;
 mod counting;
+mod ends;
 mod failing_tasks;
 mod failures;
 mod group_runs;
@@ -44,6 +45,13 @@ mod why;
 
 cases_with_sqlx! {
     {
+        ends {
+            each_end_is_an_end
+            what_an_operator_removes_is_over
+            a_job_that_is_not_over_is_pending
+            a_failed_attempt_is_no_end
+            the_history_tells_how_a_job_ended
+        }
         refused_outcomes {
             one_of_many_is_a_dead_letter_that_says_why
             one_that_can_not_end_waits_at_its_cost

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, JobId, MessageServices, NewJob, Outcome};
 
 use crate::faults::ledger_worker::{Does, job, send, start};
@@ -142,6 +142,36 @@ async fn outage_of_ten_seconds_needs_no_restart() {
     let nodes = db.jobs().status().await.unwrap().nodes;
     assert!(nodes.iter().any(|node| node.id != first && !node.dead), "{nodes:?}");
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A caller that waits for the end of a job does not have to try again. If it is unknown at the end of the time, that is an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_the_end_of_a_job_lasts_through_an_outage() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let id = messages.send(NewJob::json("for-nobody", &())).await.unwrap();
+    assert!(!messages.wait_for_end(id, Duration::ZERO).await.unwrap().is_over());
+
+    proxy.down();
+    let error = messages.wait_for_end(id, Duration::from_millis(200)).await.unwrap_err();
+    assert!(error.is_retryable(), "{error:?}");
+    let refused = proxy.refused();
+    let waits = tokio::spawn({
+        let messages = messages.clone();
+        async move { messages.wait_for_end(id, PATIENCE).await }
+    });
+    eventually(PATIENCE, async || proxy.refused() > refused).await;
+    db.jobs().delete(&JobFilter::ids([id]), false).await.unwrap();
+    assert!(!waits.is_finished());
+    proxy.heal();
+    assert!(waits.await.unwrap().unwrap().is_over());
+
+    // A server that says nothing more is an outage too.
+    proxy.stall();
+    let error = messages.wait_for_end(id, Duration::from_millis(200)).await.unwrap_err();
+    assert!(error.is_retryable(), "{error:?}");
+    proxy.heal();
 }
 
 /// The rows are owned by a node that lives and does not know it: no other node would ever release them.

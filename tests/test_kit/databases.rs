@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobwright::testing::{TestDatabase, assert_sent};
-use jobwright::{CommandExecutor, NewJob, Outcome};
+use jobwright::{CommandExecutor, NewJob, NewSchedule, Outcome, SCHEDULED_AT, Schedule};
 
 use crate::support::environment::{PATIENCE, patient};
 use crate::test_kit::kit::{Kit, committed};
@@ -38,6 +39,28 @@ pub(crate) async fn travelling_wakes_a_running_executor<S: Kit>(db: &TestDatabas
     for id in [soon, later] {
         db.travel(Duration::from_secs(3601)).await.unwrap();
         assert_eq!(tokio::time::timeout(PATIENCE, ran.recv()).await.unwrap(), Some(id));
+    }
+    executor.shutdown(PATIENCE).await.unwrap();
+}
+
+/// The executor polls only when woken.
+pub(crate) async fn travelling_fires_the_schedules_of_a_running_executor<S: Kit>(db: &TestDatabase<S>) {
+    let (sender, mut ran) = tokio::sync::mpsc::unbounded_channel();
+    let executor = CommandExecutor::builder(db.messages().clone())
+        .config(patient())
+        .handle("daily", move |job| {
+            sender.send(job.headers[SCHEDULED_AT].parse::<Timestamp>().unwrap()).unwrap();
+            async { Ok(Outcome::Done) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let daily = NewSchedule::new("daily", Schedule::new("24h").unwrap(), NewJob::json("daily", &()));
+    let mut next = db.messages().schedules().put(daily).await.unwrap().schedule.next_at.unwrap();
+    for _ in 0..2 {
+        db.travel(Duration::from_secs(24 * 3600)).await.unwrap();
+        assert_eq!(tokio::time::timeout(PATIENCE, ran.recv()).await.unwrap(), Some(next));
+        next = next.saturating_add(Duration::from_secs(24 * 3600)).unwrap();
     }
     executor.shutdown(PATIENCE).await.unwrap();
 }

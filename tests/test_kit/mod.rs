@@ -4,6 +4,7 @@ mod databases;
 mod inline;
 mod kit;
 mod running;
+mod schedules;
 mod sealed;
 mod sent;
 
@@ -40,6 +41,7 @@ cases! {
     databases {
         tests_do_not_see_each_other
         travelling_wakes_a_running_executor
+        travelling_fires_the_schedules_of_a_running_executor
     }
     inline {
         a_commit_returns_after_its_jobs_have_run
@@ -64,10 +66,21 @@ cases! {
         groups_are_run_in_their_order
         a_refused_outcome_is_reported
     }
+    schedules {
+        each_occurrence_fires_in_its_place
+        a_cron_line_fires_by_the_calendar
+        schedules_keep_their_own_rules
+        occurrences_that_a_test_jumps_over_are_missed
+        a_schedule_that_is_put_later_begins_later
+        a_schedule_is_fired_by_its_name
+        a_schedule_that_fires_for_ever_is_found_out
+    }
     sent {
         assertions_return_the_jobs_they_found
         a_failed_assertion_lists_the_sent_jobs_and_the_mismatch
         each_condition_can_fail
+        each_option_can_be_asserted
+        a_due_time_is_within_a_duration
         stored_jobs_can_be_asserted_after_the_commit
         jobs_sent_by_a_handler_can_be_asserted_inside_it
     }

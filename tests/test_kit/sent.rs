@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobwright::store::Store;
 use jobwright::testing::{Pending, Sent, TestDatabase, assert_sent};
-use jobwright::{Command, JobContext, JobError, NewJob, Outcome};
+use jobwright::{Command, JobContext, JobError, JobId, NewJob, Outcome, RetryPolicy, Unique};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -67,17 +68,24 @@ pub(crate) async fn a_failed_assertion_lists_the_sent_jobs_and_the_mismatch<S: K
     let mut cx = db.messages().begin();
     assert_eq!(
         says(&cx, |sent| _ = sent.kind("letter").once()),
-        "expected one job of kind \"letter\", but 0 of 0 sent are: nothing was sent"
+        "expected one job of kind \"letter\"; nothing was sent"
     );
     cx.send(letter()).unwrap();
     cx.send(Invoice { order: 1 }).unwrap();
     assert_eq!(
         says(&cx, |sent| _ = sent.kind("letter").header("tenant", "other").once()),
-        "expected one job of kind \"letter\" with header tenant=\"other\", but 0 of 2 sent are\
+        "expected one job of kind \"letter\" with header tenant=\"other\"; 2 were sent, 0 match\
          \n  letter in post, in 5s, priority 3, tenant=\"acme\": {\"pages\":2,\"to\":{\"city\":\"London\",\"name\":\"Ada\"}}\
-         \n      not: its header tenant is \"acme\"\
+         \n      does not match: its header tenant is \"acme\"\
          \n  invoice in default: {\"order\":1}\
-         \n      not: another kind"
+         \n      does not match: its kind is \"invoice\""
+    );
+    assert_eq!(
+        says(&cx, |sent| _ = sent.kind("invoice").command(|invoice: &Invoice| invoice.order > 1).once())
+            .lines()
+            .next()
+            .unwrap(),
+        "expected one \"invoice\" of kind \"invoice\" that the closure accepts; 2 were sent, 0 match"
     );
     cx.rollback().await.unwrap();
 }
@@ -91,15 +99,15 @@ pub(crate) async fn each_condition_can_fail<S: Kit>(db: &TestDatabase<S>) {
     let mut cx = db.messages().begin();
     cx.send(letter()).unwrap();
     let cases: Vec<(Narrow<S>, &str)> = vec![
-        (Box::new(|sent| sent.kind("parcel")), "another kind"),
+        (Box::new(|sent| sent.kind("parcel")), "its kind is \"letter\""),
         (Box::new(|sent| sent.queue("default")), "its queue is \"post\""),
         (Box::new(|sent| sent.priority(0)), "its priority is 3"),
         (Box::new(|sent| sent.header("region", "eu")), "it has no header region"),
         (Box::new(|sent| sent.due_now()), "it is due in 5s"),
-        (Box::new(|sent| sent.json(&1)), "its payload is another one"),
+        (Box::new(|sent| sent.json(&1)), "its payload is different"),
         (Box::new(|sent| sent.json_with(&json!({ "to": { "name": "Bob" } }))), "payload.to.name is \"Ada\""),
         (Box::new(|sent| sent.json_with(&json!({ "to": { "zip": 1 } }))), "payload.to.zip is missing"),
-        (Box::new(|sent| sent.command(|_: &Invoice| true)), "another kind"),
+        (Box::new(|sent| sent.command(|_: &Invoice| true)), "its kind is \"letter\""),
         (Box::new(|sent| sent.matching("a parcel", |_| false)), "not a parcel"),
     ];
     for (narrow, why) in cases {
@@ -107,11 +115,100 @@ pub(crate) async fn each_condition_can_fail<S: Kit>(db: &TestDatabase<S>) {
         assert!(text.contains(why), "{text}");
     }
     let text = says(&cx, |sent| sent.kind("letter").never());
-    assert!(text.contains("expected 0 jobs of kind \"letter\", but 1 of 1 sent are"), "{text}");
+    assert!(text.starts_with("expected no job of kind \"letter\"; 1 was sent, 1 matches"), "{text}");
     cx.send(Invoice { order: 1 }).unwrap();
     assert!(says(&cx, |sent| drop(sent.due_later().times(2))).contains("it is due at once"));
-    assert!(says(&cx, |sent| _ = sent.command(|invoice: &Invoice| invoice.order > 1).once()).contains("says no"));
+    let text = says(&cx, |sent| _ = sent.command(|invoice: &Invoice| invoice.order > 1).once());
+    assert!(text.starts_with("expected one \"invoice\" that the closure accepts; 2 were sent, 0 match"), "{text}");
+    assert!(text.contains("the closure does not accept it"), "{text}");
     cx.rollback().await.unwrap();
+}
+
+fn with_options() -> NewJob {
+    NewJob::json("sync", &json!({ "customer": 7, "why": "changed" }))
+        .max_attempts(3)
+        .ordered("customer-7")
+        .limit_key("crm")
+        .ttl(Duration::from_secs(60))
+        .retry(RetryPolicy::Fixed(Duration::from_secs(30)))
+        .unique(Unique::fields(["/customer"]).while_waiting())
+}
+
+/// Of a job that was collected and of one that is stored.
+pub(crate) async fn each_option_can_be_asserted<S: Kit>(db: &TestDatabase<S>) {
+    let mut cx = db.messages().begin();
+    let id = cx.send(with_options()).unwrap();
+    options_are_asserted(&cx, id);
+    let text = says(&cx, |sent| sent.never());
+    let described = "sync in default, 3 attempts, group \"customer-7\", limit key \"crm\", in strict order, time to live 60s, \
+                     retry policy fixed(30s), unique while it waits, else keep the other job: {";
+    assert!(text.contains(described), "{text}");
+    cx.commit().await.unwrap();
+    options_are_asserted(&db.sent().await.unwrap(), id);
+}
+
+fn options_are_asserted<P: Pending>(pending: &P, id: JobId) {
+    let by_customer = || Unique::fields(["/customer"]);
+    assert_sent(pending)
+        .id(id)
+        .max_attempts(3)
+        .ordered("customer-7")
+        .group("customer-7")
+        .limit_key("crm")
+        .ttl(Duration::from_secs(60))
+        .retry(RetryPolicy::Fixed(Duration::from_secs(30)))
+        .unique(by_customer().while_waiting())
+        .once();
+    let cases: Vec<(Narrow<P::Store>, &str)> = vec![
+        (Box::new(|sent| sent.id(JobId::new())), "its id is "),
+        (Box::new(|sent| sent.max_attempts(10)), "it has 3 attempts"),
+        (Box::new(|sent| sent.ordered("customer-8")), "its group is \"customer-7\""),
+        (Box::new(|sent| sent.limit_key("other")), "its limit key is \"crm\""),
+        (Box::new(|sent| sent.ttl(Duration::from_secs(61))), "its time to live is 60s"),
+        (Box::new(|sent| sent.retry(RetryPolicy::Fixed(Duration::from_secs(31)))), "its retry policy is fixed(30s)"),
+        (Box::new(move |sent| sent.unique(by_customer())), "it holds its unique key while it waits"),
+        (
+            Box::new(move |sent| sent.unique(by_customer().while_waiting().reject())),
+            "if its unique key is held, it is to keep the other job",
+        ),
+        (Box::new(|sent| sent.unique(Unique::key("7").while_waiting())), "its unique key is different"),
+    ];
+    for (narrow, why) in cases {
+        let text = says(pending, |sent| _ = narrow(sent).once());
+        assert!(text.contains(why), "{text}");
+    }
+    let text = says(pending, |sent| _ = sent.unique(by_customer().per_queue()).once());
+    assert!(text.starts_with("expected one job unique by the fields /customer in its queue; 1 was sent"), "{text}");
+}
+
+pub(crate) async fn a_due_time_is_within_a_duration<S: Kit>(db: &TestDatabase<S>) {
+    let mut cx = db.messages().begin();
+    cx.send(NewJob::json("now", &())).unwrap();
+    cx.send(NewJob::json("soon", &()).delay(Duration::from_secs(300))).unwrap();
+    cx.send(NewJob::json("later", &()).at(Timestamp::now().saturating_add(Duration::from_secs(3600)).unwrap()))
+        .unwrap();
+    fn check<P: Pending>(pending: &P) {
+        assert_sent(pending).due_within(Duration::from_secs(299)).kind("now").once();
+        assert_sent(pending).due_within(Duration::from_secs(300)).times(2);
+        assert_sent(pending).due_within(Duration::from_secs(300)).due_later().kind("soon").once();
+        assert_sent(pending).due_within(Duration::from_secs(3600)).times(3);
+        let text = says(pending, |sent| _ = sent.kind("later").due_within(Duration::from_secs(60)).once());
+        assert!(text.contains("due within 60s") && text.contains("it is due at "), "{text}");
+    }
+    check(&cx);
+    cx.commit().await.unwrap();
+    db.travel(Duration::from_secs(60)).await.unwrap();
+    let stored = db.sent().await.unwrap();
+    assert_sent(&stored).due_within(Duration::from_secs(240)).due_later().kind("soon").once();
+    let text = says(&stored, |sent| _ = sent.kind("soon").due_within(Duration::from_secs(30)).once());
+    assert!(text.contains("it is due at "), "{text}");
+    let plain = db.messages().begin();
+    let text = says(&plain, |sent| _ = sent.retry(RetryPolicy::Fixed(Duration::from_secs(1))).times(2));
+    assert_eq!(text, "expected 2 jobs with retry policy fixed(1s); nothing was sent");
+    let text = says(&stored, |sent| _ = sent.kind("soon").ttl(Duration::from_secs(1)).once());
+    assert!(text.contains("it has no time to live"), "{text}");
+    let text = says(&stored, |sent| _ = sent.kind("soon").unique(Unique::payload()).once());
+    assert!(text.contains("it is not unique"), "{text}");
 }
 
 pub(crate) async fn stored_jobs_can_be_asserted_after_the_commit<S: Kit>(db: &TestDatabase<S>) {

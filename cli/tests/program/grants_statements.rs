@@ -13,7 +13,7 @@ use crate::grants::Roles;
 const SENT: &str = "insert_one insert_one_named insert_one_hidden insert_alike insert_alike_options insert_options insert_ready insert_hidden \
                     insert_any known_ids lock_ids take_unique full_queues rules find notify place";
 /// What people and programs run that look.
-const LOOKED: &str = "status_sample status_walk status_nodes list list_ids show show_bare count count_some dead_letter_groups history audit result progress rules \
+const LOOKED: &str = "status_sample status_walk status_nodes list list_ids show show_bare job_state count count_some dead_letter_groups history audit result progress rules \
                       schedule_named schedule_page schedule_due clock_skew sampled_whole permit_faults overdue_unblocks overdue_work unreadable_jobs installation system_identifier serving_nodes job_position \
                       key_uses key_holders waiting_classes waiting_kinds dead_rows xmin_holders";
 /// What operators run besides.
@@ -21,7 +21,7 @@ const CHANGED: &str = "audit_write audit_count rules put_rule drop_usage live_no
                        suspend resume run_now change_idle change_waiting evict cancel delete schedule_insert schedule_update schedule_delete notify \
                        idle_of release_lost owners job_pages lost_terminating forget_nodes";
 /// What executors do not run: they run everything else.
-const NOT_BY_EXECUTORS: &str = "status_sample status_walk status_nodes list list_ids show show_bare count count_some dead_letter_groups audit clock_skew \
+const NOT_BY_EXECUTORS: &str = "status_sample status_walk status_nodes list list_ids show show_bare job_state count count_some dead_letter_groups audit clock_skew \
                                 sampled_whole permit_faults overdue_unblocks overdue_work unreadable_jobs audit_write audit_count put_rule choose suspend resume run_now change_idle \
                                 cancel delete serving_nodes job_position key_uses key_holders waiting_classes waiting_kinds";
 /// The test kit's, and those of `adopt`.

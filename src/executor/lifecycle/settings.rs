@@ -29,11 +29,12 @@ use crate::executor::node::signals::Signals;
 use crate::executor::node::{Node, Work};
 use crate::job::{Limits, NodeId};
 use crate::message::{Sent, WakeUp};
-use crate::store::{Hint, JobStore, NodeInfo};
+use crate::store::{Hint, JobStore, NodeInfo, Schedules};
 
 /// What an executor was built with.
 pub(crate) struct Settings {
     pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) schedules: Arc<dyn Schedules>,
     pub(crate) wakeup: Arc<WakeUp>,
     pub(crate) broker: Option<Arc<Broker>>,
     pub(crate) codecs: Codecs,
@@ -95,6 +96,7 @@ impl Settings {
             id,
             this: this.clone(),
             store: self.store.clone(),
+            schedules: self.schedules.clone(),
             broker: self.broker.clone(),
             wakeup: self.wakeup.clone(),
             codecs: self.codecs.clone(),

@@ -8,8 +8,8 @@ use crate::job::{JobId, NodeId};
 use crate::store::migration::{self, MigrationStatus};
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
-    HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion, KeyUse,
-    OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode, SkewedRows,
+    HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary, KeyQuestion,
+    KeyUse, OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode, SkewedRows,
     StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
 };
 
@@ -42,6 +42,11 @@ pub trait Operator: StoreInfo + Send + Sync {
 
     /// Returns everything known about one job.
     async fn show(&self, id: JobId) -> Result<Option<JobDetail>>;
+
+    /// Returns the state of a job; `None` = there is none with this id.
+    async fn job_state(&self, id: JobId) -> Result<Option<JobState>> {
+        Ok(self.show(id).await?.map(|detail| detail.summary.state))
+    }
 
     /// Groups dead letters that match by cause, and returns at most `limit` groups. Reads so many of the newest.
     async fn dead_letter_groups(&self, filter: &JobFilter, newest: usize, limit: usize) -> Result<DeadLetterGroups>;

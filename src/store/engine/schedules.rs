@@ -18,6 +18,12 @@ pub use crate::store::schedules::query::ScheduleQuery;
 /// Stores schedules of repeating jobs.
 #[async_trait]
 pub trait Schedules: StoreInfo + Send + Sync {
+    /// Whether a schedule can be due by another clock than that of the database, so that a poll of the database does not see it. Only in the
+    /// test kit.
+    fn has_own_clock(&self) -> bool {
+        false
+    }
+
     /// Returns the time until the next schedule is due, by the database's clock. Zero = one is due; `None` = there is none. While
     /// nothing is due, this is the only query.
     async fn next_schedule(&self) -> Result<Option<Duration>>;

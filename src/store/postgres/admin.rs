@@ -15,9 +15,10 @@ use crate::job::{JobId, NodeId, Payload};
 use crate::store::dead_letter_groups::Grouping;
 use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroup, DeadLetterGroups,
-    HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobSummary, KeyQuestion,
-    KeyUse, MigrationStatus, Operator, OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit, Sampled, Scope,
-    ServingNode, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
+    HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary,
+    KeyQuestion, KeyUse, MigrationStatus, Operator, OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit,
+    Sampled, Scope, ServingNode, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass,
+    WaitingKinds,
 };
 
 #[async_trait]
@@ -72,6 +73,11 @@ impl Operator for Postgres {
             }
         };
         rows.first().map(|row| detail(row, missing)).transpose()
+    }
+
+    async fn job_state(&self, id: JobId) -> Result<Option<JobState>> {
+        let rows = self.0.engine("look for a job", &self.0.sql.job_state, &[id.as_uuid()]).await?;
+        rows.first().map(|row| rows::get::<&str>(row, "state")?.parse()).transpose()
     }
 
     async fn dead_letter_groups(&self, filter: &JobFilter, newest: usize, limit: usize) -> Result<DeadLetterGroups> {

@@ -161,6 +161,13 @@ select id, seq, state, kind, queue, priority, attempt, max_attempts, created_at,
 from {schema}.jobs
 where id = :id
 
+-- name: job_state
+-- The state of a job, in whichever table it is: asked again and again by those who wait for its end.
+-- :id::uuid
+select state
+from {schema}.jobs
+where id = :id
+
 -- name: dead_letter_groups
 -- The newest dead letters that match, with equal reasons already counted here. The caller merges reasons that differ only in a number. Only
 -- the first line of a reason is sent, and no more of it than is needed to tell reasons apart.

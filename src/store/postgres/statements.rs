@@ -207,7 +207,7 @@ macro_rules! statements {
 
 statements! {
     "admin.sql":
-        list, list_ids, show, show_bare, dead_letter_groups, history, result, audit;
+        list, list_ids, show, show_bare, job_state, dead_letter_groups, history, result, audit;
     "admission.sql": admit_check, admit_lock, admit_candidates, lock_limits, admit_usage, admit_apply, unowned;
     "aging.sql": aging_queues, age, aging_jobs, old_jobs;
     "audit.sql": audit_write, audit_count;

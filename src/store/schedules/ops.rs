@@ -293,18 +293,22 @@ fn batches<'a>(spec: &ScheduleSpec, occurrences: &'a [Timestamp]) -> std::slice:
     occurrences.chunks((BYTES / size).clamp(1, BATCH))
 }
 
+/// Decides what to do at `now` with schedules that are due. They send at most `limit` jobs, but each may send one.
+pub(crate) fn plan_due(due: &[ScheduleInfo], now: Timestamp, limit: usize) -> Vec<Firing> {
+    // All due schedules get a share: none has to wait until another has made up for a year of missed occurrences.
+    let share = |all: usize| (all / due.len().max(1)).max(1);
+    due.iter()
+        // The query returns only due schedules; a row that is not due was changed by hand.
+        .filter_map(|info| info.next_at.filter(|at| *at <= now).map(|at| (info, at)))
+        .map(|(info, at)| Firing::plan(info, at, now, (share(limit), share(BYTES))))
+        .collect()
+}
+
 /// Fires schedules that are due: sends at most `limit` jobs, but at least one for each of up to 100 schedules. Call until
 /// [`next_schedule`](crate::store::Schedules::next_schedule) returns a later time.
 pub async fn fire_due(jobs: &dyn Schedules, limit: usize) -> Result<Fired> {
     let (now, due) = jobs.read_schedules(ScheduleQuery::Due(ROUND)).await?;
-    // All due schedules get a share: none has to wait until another has made up for a year of missed occurrences.
-    let share = |all: usize| (all / due.len().max(1)).max(1);
-    let firings: Vec<Firing> = due
-        .iter()
-        // The query returns only due schedules; a row that is not due was changed by hand.
-        .filter_map(|info| info.next_at.filter(|at| *at <= now).map(|at| (info, at)))
-        .map(|(info, at)| Firing::plan(info, at, now, (share(limit), share(BYTES))))
-        .collect();
+    let firings = plan_due(&due, now, limit);
     if firings.is_empty() {
         return Ok(Fired::default());
     }

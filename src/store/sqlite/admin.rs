@@ -6,7 +6,7 @@ use rusqlite::named_params;
 use super::database::Sqlite;
 use super::filter::Filter;
 use super::migrate::MIGRATIONS;
-use super::rows::{count, detail, summary};
+use super::rows::{count, detail, state, summary};
 use super::statements::{Statement, statement};
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
@@ -19,6 +19,7 @@ use crate::store::{
 };
 
 const SQL: &str = include_str!("admin.sql");
+const STATE: &str = section(SQL, "state");
 const LIST: &str = section(SQL, "list");
 const LIST_ALL: &str = section(SQL, "list_all");
 static SHOW: Statement = statement!(SQL, "show");
@@ -64,6 +65,16 @@ impl Operator for Sqlite {
             .query("show a job", move |connection, _| {
                 let mut statement = connection.prepare_cached(&SHOW)?;
                 let mut found = statement.query_map(named_params! { ":id": id.as_uuid().as_bytes() }, detail)?;
+                Ok(found.next().transpose()?)
+            })
+            .await
+    }
+
+    async fn job_state(&self, id: JobId) -> Result<Option<JobState>> {
+        self.0
+            .query("look for a job", move |connection, _| {
+                let mut statement = connection.prepare_cached(STATE)?;
+                let mut found = statement.query_map(named_params! { ":id": id.as_uuid().as_bytes() }, state)?;
                 Ok(found.next().transpose()?)
             })
             .await

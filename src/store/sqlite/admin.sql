@@ -12,6 +12,10 @@ select * from (
 -- name: list_all
 order by seq limit :limit
 
+-- name: state
+-- One lookup in a unique index.
+select state from jobwright_job where id = :id
+
 -- name: show
 -- One lookup in a unique index.
 select {carried}, state, version, attempt, errors, options, errors ->> '$[#-1].error' as last_error, due_at, lock_owner as owner,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::job::{AttemptError, Fence, JobId, JobOptions, NodeId, Payload};
 use crate::store::settle::{ERRORS_KEPT, Settlement};
-use crate::store::{JobDetail, JobSummary};
+use crate::store::{JobDetail, JobState, JobSummary};
 
 /// Microseconds: since 1970 UTC, or of a duration.
 pub(super) type Micros = i64;
@@ -150,13 +150,18 @@ pub(super) fn attempts(row: &Row<'_>, column: &str) -> rusqlite::Result<u32> {
     Ok(u32::try_from(count.max(0)).unwrap_or(u32::MAX))
 }
 
+/// Reads the column `state`.
+pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<JobState> {
+    let state: String = row.get("state")?;
+    Ok(state.parse().map_err(|_| FromSqlError::InvalidType)?)
+}
+
 /// Reads the columns that a list and the details of a job have in common.
 pub(super) fn summary(row: &Row<'_>) -> rusqlite::Result<JobSummary> {
-    let state: String = row.get("state")?;
     Ok(JobSummary {
         id: job_id(row, "id")?,
         seq: row.get("seq")?,
-        state: state.parse().map_err(|_| FromSqlError::InvalidType)?,
+        state: state(row)?,
         kind: row.get("kind")?,
         queue: row.get("queue")?,
         priority: row.get::<_, i64>("rank")?.saturating_neg().clamp(i16::MIN.into(), i16::MAX.into()) as i16,

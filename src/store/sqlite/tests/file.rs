@@ -288,6 +288,7 @@ async fn hot_statements_use_their_indexes() {
         (sql(nodes, "lost_check"), "jobwright_job_owned"),
         (sql(nodes, "forget_nodes"), "jobwright_job_owned (lock_owner=?)"),
         (sql(include_str!("../admin.sql"), "show"), "jobwright_job_id (id=?)"),
+        (sql(include_str!("../admin.sql"), "state"), "jobwright_job_id (id=?)"),
         (sql(include_str!("../rules.sql"), "permit_running"), "jobwright_job_admitted"),
         (sql(status, "lanes"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank>?)"),
         (sql(status, "lanes"), "COVERING INDEX jobwright_job_acquire (queue>?)"),
