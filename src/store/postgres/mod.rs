@@ -59,6 +59,7 @@ mod retry;
 mod rows;
 mod rules;
 mod schedules;
+mod send;
 mod server;
 mod settle;
 mod shared;
