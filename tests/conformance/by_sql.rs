@@ -10,6 +10,7 @@ use jobwright::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio_postgres::types::Type;
 
 use crate::support::TestDb;
 use crate::support::jobs::job;
@@ -122,8 +123,10 @@ fn services(store: Postgres) -> MessageServices {
 async fn execute(messages: &MessageServices, sql: &SqlStatement) -> Result<JobId, String> {
     let mut cx = messages.begin();
     let transaction = cx.transaction().await.unwrap();
-    let answer = transaction.query_one(&sql.text, &[&sql.parameter]).await;
-    let row = answer.map_err(|error| error.as_db_error().unwrap().message().to_owned())?;
+    // Behind a transaction pooler, a statement must not be prepared under a name.
+    let answer = transaction.query_typed(&sql.text, &[(&sql.parameter, Type::TEXT)]).await;
+    let rows = answer.map_err(|error| error.as_db_error().unwrap().message().to_owned())?;
+    let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     cx.commit().await.unwrap();
     assert_eq!(row.columns()[0].name(), "id");
     Ok(JobId::from(row.get::<_, uuid::Uuid>(0)))
@@ -248,7 +251,7 @@ pub(crate) async fn a_rollback_sends_nothing<const POOLED: bool>(db: &Pg<POOLED>
     let messages = services(db.store());
     let sql = messages.as_sql(job().unique(Unique::key("a"))).unwrap();
     let mut cx = messages.begin();
-    cx.transaction().await.unwrap().query_one(&sql.text, &[&sql.parameter]).await.unwrap();
+    cx.transaction().await.unwrap().query_typed(&sql.text, &[(&sql.parameter, Type::TEXT)]).await.unwrap();
     cx.rollback().await.unwrap();
     let nothing = rows(db, Due::Now).await;
     assert!(nothing["jobs"].is_null() && nothing["keys"].is_null(), "{nothing}");
