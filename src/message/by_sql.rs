@@ -11,7 +11,7 @@ use crate::store::Postgres;
 ///
 /// It has one parameter, a text. It returns one row with one column, `id`, a UUID: the id of the job, or, for a unique job that was not sent, the id of
 /// the job that holds its key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 #[non_exhaustive]
 #[must_use = "nothing is sent before the statement is executed and its transaction has committed"]
 pub struct SqlStatement {

@@ -275,9 +275,9 @@ pub(crate) async fn senders_of_one_id_wait_for_each_other<const POOLED: bool>(db
         let second = tokio::spawn(async move { client.query_one(&sql, &[]).await });
         eventually(Duration::from_secs(30), async || first.waiting().await == 1).await;
         if commits {
-            first.commit().await
+            first.commit().await;
         } else {
-            first.release().await
+            first.release().await;
         }
         let second = second.await.unwrap().unwrap();
         assert_eq!(JobId::from(second.get::<_, uuid::Uuid>(0)), id);

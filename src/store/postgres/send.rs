@@ -52,6 +52,7 @@ struct Parameter<'m> {
 
 /// What a unique job adds.
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "so are the arguments of the function")]
 struct UniqueParameter {
     unique_digest: String,
     unique_hold: &'static str,
