@@ -22,7 +22,8 @@
 //! ```
 //!
 //! A codec does not see kind, queue, headers, tenant, group and names of schedules, because the engine needs them. It does not see the
-//! digest of a unique job or progress notes either. SQL that sends a job directly stores it unencoded, and the job runs like that.
+//! digest of a unique job or progress notes either. SQL that sends a job directly stores it unencoded, and the job runs like that; a statement of
+//! [`as_sql`](crate::MessageServices::as_sql) has encoded content.
 
 mod carriers;
 #[cfg(feature = "codecs")]

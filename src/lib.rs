@@ -52,7 +52,7 @@
 //! | for | see |
 //! |---|---|
 //! | connecting, sending, migrating | [`MessageServices`], [`DatabaseConfig`] |
-//! | units of work, and transactions that you own | [`Context`], [`MessageServices::enlist`] |
+//! | units of work, and transactions that you own | [`Context`], [`MessageServices::enlist`], [`MessageServices::as_sql`] |
 //! | jobs and their payloads | [`NewJob`], [`Payload`], [`Command`] |
 //! | running jobs, and their outcomes | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
 //! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
@@ -145,7 +145,7 @@ pub use job::{
 };
 pub use message::{
     Awaited, BoxError, CommitReceipt, Enlisted, FlushInto, Flushed, MessageService, MessageServices, RouteCounts,
-    ScheduleService, WhenFull, Written,
+    ScheduleService, SqlStatement, WhenFull, Written,
 };
 #[cfg(feature = "sqlx-0_8")]
 pub use store::postgres::sqlx::v0_8 as sqlx_0_8;

@@ -1382,11 +1382,17 @@ create sequence {schema}.shared_cursor_15 as bigint minvalue 0;
 -- Functions for triggers, psql and programs in any language. docs/operations.md has the rights that a sender needs.
 
 -- Sends a job in the caller's transaction and returns its id.
--- A unique key is held until the job is gone. While another job of this kind holds it, nothing is sent, and the id of that job is returned. It sends
--- no NOTIFY, which would serialise the commits of the whole database. Executors find the job at their next poll, or at once if the caller calls
--- `wake` after its commit.
+-- It sends no NOTIFY, which would serialise the commits of the whole database. Executors find the job at their next poll, or at once if the caller
+-- calls `wake` after its commit.
 -- It checks what the library checks. It never writes out, as text, a payload whose numbers alone are larger than a payload may be: that took
 -- gigabytes before it was refused.
+-- The content is `payload`, or else `body` in the format that `content_type` names.
+-- A job whose `id` is given is sent once: while a job of that id exists in any state, nothing is sent. If that job has another kind or queue, it is
+-- an error (`decide_ids`).
+-- A unique key is held until the job is gone, or as `unique_hold` says. While another job of this kind holds it, nothing is sent, and the id of that
+-- job is returned; `unique_conflict` says what else to do. `unique_digest` is a key as the library computes it, from a payload for example.
+-- The text of `retry` is that of the library's `RetryPolicy`. Numbers are as long here as the library can read: options that it can't read keep a job
+-- from running.
 create function {schema}.send(
     kind            text,
     payload         jsonb,
@@ -1399,7 +1405,17 @@ create function {schema}.send(
     headers         jsonb default '{}',
     ttl             interval default null,
     tenant          text default null,
-    limit_key       text default null
+    limit_key       text default null,
+    id              uuid default null,
+    ordered         boolean default false,
+    retry           text default null,
+    body            bytea default null,
+    content_type    text default null,
+    unique_digest   bytea default null,
+    unique_hold     text default 'done',
+    unique_period   interval default null,
+    unique_conflict text default 'keep',
+    max_payload     integer default 1048576
 ) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -1407,23 +1423,30 @@ as $send$
 declare
     moment constant timestamptz := clock_timestamp();
     -- UUIDv7 (RFC 9562): 48 bits of milliseconds, then random, with version and variant set.
-    job_id constant uuid := encode(
+    job_id constant uuid := coalesce(send.id, encode(
         set_byte(set_byte(
             substring(int8send((extract(epoch from moment) * 1000)::bigint) from 3)
                 || substring(uuid_send(gen_random_uuid()) from 7),
             6, (get_byte(uuid_send(gen_random_uuid()), 0) & 15) | 112),
-            8, (get_byte(uuid_send(gen_random_uuid()), 0) & 63) | 128), 'hex')::uuid;
+            8, (get_byte(uuid_send(gen_random_uuid()), 0) & 63) | 128), 'hex')::uuid);
     attempts constant integer := coalesce(send.max_attempts, 10);
-    digest bytea;
-    holder uuid;
+    -- The longest time from now that the library takes, in days and in microseconds.
+    longest constant interval := '36600 days';
+    longest_us constant int8 := 3162240000000000;
+    a_delay constant text := '(?:(?=[0-9])(?:[0-9]{1,6}d ?)?(?:[0-9]{1,8}h ?)?(?:[0-9]{1,9}m ?)?(?:[0-9]{1,11}(?:[.][0-9]{1,9})?s)?'
+        || E'|[0-9]{1,9}(?:[.][0-9]{1,6})?(?:m|u|\\u00b5)s|[0-9]{1,9}ns|PT(?=[0-9])(?:[0-9]{1,8}H)?(?:[0-9]{1,9}M)?(?:[0-9]{1,11}(?:[.][0-9]{1,9})?S)?)';
+    known text;
+    digest bytea := unique_digest;
+    period_us int8;
+    taken record;
     number jsonb;
     header record;
-    digits integer := 0;
+    digits bigint := 0;
     -- In microseconds, as the library counts them: a month has 30 days. A value that is out of range is refused below.
-    lives constant int8 := case when ttl is not null then extract(epoch from least(greatest(ttl, interval '0'), interval '101 years')) * 1000000 end;
+    lives constant int8 := case when ttl is not null then extract(epoch from least(greatest(ttl, interval '0'), longest + interval '1 day')) * 1000000 end;
     -- Options that are not asked for are left out; a plain job has none at all.
     job_options jsonb := nullif(jsonb_strip_nulls(jsonb_build_object(
-        'group', exclusive_group, 'tenant', tenant, 'limit', limit_key, 'ttl', lives,
+        'group', exclusive_group, 'ordered', case when ordered then true end, 'tenant', tenant, 'limit', limit_key, 'ttl', lives, 'retry', retry,
         'expires', (extract(epoch from moment) * 1000000)::int8 + lives)), '{}');
 begin
     if kind is null or kind = '' or octet_length(kind) > 100 or kind ~ '[[:cntrl:]]' or kind <> btrim(kind) then
@@ -1434,8 +1457,24 @@ begin
         raise exception 'jobwright.send: the queue % is empty, longer than 100 bytes, or has control characters or outer blanks', quote_nullable(regexp_replace(left(queue, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
-    if payload is null then
-        raise exception 'jobwright.send: the payload is null; send ''null''::jsonb if that is meant'
+    if max_payload is null or max_payload < 1 then
+        raise exception 'jobwright.send: max_payload is %; use 1 byte or more', coalesce(max_payload::text, 'null')
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if payload is null and body is null then
+        raise exception 'jobwright.send: the payload is null; send ''null''::jsonb if that is meant, or a body with its content_type'
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if payload is not null and body is not null then
+        raise exception 'jobwright.send: the job has a payload and a body; a job has one of them, and the payload of one with a body is null'
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if (body is null) <> (content_type is null) then
+        raise exception 'jobwright.send: a body and its content_type are given together, and one of them is null'
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if content_type is not null and (content_type = '' or octet_length(content_type) > 255 or content_type ~ '[[:cntrl:]]') then
+        raise exception 'jobwright.send: the content_type % is empty, longer than 255 bytes, or has control characters; use a media type such as text/plain', quote_nullable(regexp_replace(left(content_type, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
     -- A number of a few bytes may have 131,000 digits, and a payload of them more digits than the server has memory. All other values are about as
@@ -1444,13 +1483,13 @@ begin
         select n from jsonb_array_elements(jsonb_path_query_array(payload, 'strict $.** ? (@.type() == "number")')) n
     loop
         digits := digits + octet_length(number::text);
-        if digits > 1048576 then
-            raise exception 'jobwright.send: the numbers of the payload have more than 1048576 digits: send them as strings'
+        if digits > max_payload then
+            raise exception 'jobwright.send: the numbers of the payload have more than % digits: send them as strings', max_payload
                 using errcode = 'invalid_parameter_value';
         end if;
     end loop;
-    if octet_length(payload::text) > 1048576 then
-        raise exception 'jobwright.send: the payload has % bytes, 1048576 is the limit: store it elsewhere and send a reference', octet_length(payload::text)
+    if coalesce(octet_length(body), octet_length(payload::text)) > max_payload then
+        raise exception 'jobwright.send: the payload has % bytes, % is the limit (max_payload): store it elsewhere and send a reference', coalesce(octet_length(body), octet_length(payload::text)), max_payload
             using errcode = 'invalid_parameter_value';
     end if;
     if priority is null or priority not between -32767 and 32767 then
@@ -1461,7 +1500,7 @@ begin
         raise exception 'jobwright.send: max_attempts is %; use 1 to 1000000000', attempts
             using errcode = 'invalid_parameter_value';
     end if;
-    if due_at is null or due_at > moment + interval '100 years' then
+    if due_at is null or due_at > moment + longest then
         raise exception 'jobwright.send: due_at is %; it can''t be null or more than 100 years ahead', coalesce(due_at::text, 'null')
             using errcode = 'invalid_parameter_value';
     end if;
@@ -1496,6 +1535,10 @@ begin
         raise exception 'jobwright.send: the exclusive_group % is empty, longer than 200 bytes, or has control characters', quote_nullable(regexp_replace(left(exclusive_group, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
+    if ordered is null or ordered and exclusive_group is null then
+        raise exception 'jobwright.send: ordered is %; it is true or false, and true only with an exclusive_group', coalesce(ordered::text, 'null')
+            using errcode = 'invalid_parameter_value';
+    end if;
     if tenant is not null and (tenant = '' or octet_length(tenant) > 200 or tenant ~ '[[:cntrl:]]' or tenant <> btrim(tenant)) then
         raise exception 'jobwright.send: the tenant % is empty, longer than 200 bytes, or has control characters or outer blanks', quote_nullable(regexp_replace(left(tenant, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
@@ -1504,7 +1547,7 @@ begin
         raise exception 'jobwright.send: the limit_key % is empty, longer than 200 bytes, or has control characters or outer blanks', quote_nullable(regexp_replace(left(limit_key, 100), '[[:cntrl:]]', '?', 'g'))
             using errcode = 'invalid_parameter_value';
     end if;
-    if ttl is not null and (lives < 1000 or ttl > interval '100 years') then
+    if ttl is not null and lives not between 1000 and longest_us then
         raise exception 'jobwright.send: the ttl is %; use 1 millisecond to 100 years', ttl
             using errcode = 'invalid_parameter_value';
     end if;
@@ -1513,31 +1556,84 @@ begin
         raise exception 'jobwright.send: the job would never run: it is due at % and lives for %; make the ttl longer than the delay', due_at, ttl
             using errcode = 'invalid_parameter_value';
     end if;
+    if retry is not null and retry !~ ('^(?:exponential[(] *' || a_delay || ' *, *[1-9][0-9]{0,250}[0-9]{0,57}(?:[.][0-9]{1,250})? *, *' || a_delay || ' *[)]|fixed[(] *' || a_delay || ' *[)]|'
+                 || a_delay || '(?: *, *' || a_delay || ')*)$') then
+        raise exception 'jobwright.send: retry is %; use exponential(2s, 2, 1h), fixed(30s) or a list such as PT1M,PT5M,PT1H', quote_literal(regexp_replace(left(retry, 100), '[[:cntrl:]]', '?', 'g'))
+            using errcode = 'invalid_parameter_value';
+    end if;
     if unique_key is not null then
         if unique_key = '' or octet_length(unique_key) > 200 or unique_key ~ '[[:cntrl:]]' then
             raise exception 'jobwright.send: the unique_key % is empty, longer than 200 bytes, or has control characters', quote_nullable(regexp_replace(left(unique_key, 100), '[[:cntrl:]]', '?', 'g'))
+                using errcode = 'invalid_parameter_value';
+        end if;
+        if unique_digest is not null then
+            raise exception 'jobwright.send: the job has a unique_key and a unique_digest; use one of them'
                 using errcode = 'invalid_parameter_value';
         end if;
         -- The same digest as the library's, so that jobs sent in either way are unique together.
         select sha256(string_agg(int8send(octet_length(part)::int8) || part, ''::bytea order by n)) into digest
         from unnest(array[convert_to('jobwright unique 1', 'UTF8'), convert_to('key', 'UTF8'), convert_to(send.kind, 'UTF8'), ''::bytea,
                           convert_to(unique_key, 'UTF8')]) with ordinality as parts(part, n);
-        select t.holder into holder
-        from {schema}.take_unique(array[digest], array[job_id], array['done'], array[null::int8], array['keep']) t
-        where t.verdict = 'kept';
-        if found then
-            return holder;
+    end if;
+    if octet_length(digest) <> 32 then
+        raise exception 'jobwright.send: the unique_digest has % bytes; it is a SHA-256, which has 32', octet_length(digest)
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if unique_hold is null or unique_hold not in ('waiting', 'done', 'period') or (unique_hold = 'period') <> (unique_period is not null) then
+        raise exception 'jobwright.send: unique_hold is % and unique_period is %; use waiting, done, or period with a unique_period', quote_nullable(left(unique_hold, 20)), coalesce(unique_period::text, 'null')
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if unique_conflict is null or unique_conflict not in ('keep', 'replace', 'reject') then
+        raise exception 'jobwright.send: unique_conflict is %; use keep, replace or reject', quote_nullable(left(unique_conflict, 20))
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if digest is null and (unique_hold, unique_conflict) <> ('done', 'keep') then
+        raise exception 'jobwright.send: unique_hold and unique_conflict say how a key is held, and the job has none; give it a unique_key'
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if unique_period is not null then
+        period_us := extract(epoch from least(greatest(unique_period, interval '0'), longest + interval '1 day')) * 1000000;
+        if period_us not between 1000 and longest_us then
+            raise exception 'jobwright.send: the unique_period is %; use 1 millisecond to 100 years', unique_period
+                using errcode = 'invalid_parameter_value';
         end if;
-        job_options := coalesce(job_options, '{}') || jsonb_build_object('unique',
-            jsonb_build_object('key', encode(digest, 'hex'), 'hold', 'done', 'conflict', 'keep'));
     end if;
 
+    -- Before the key is asked for: a job that exists may hold it, and must not be replaced by itself.
+    if send.id is not null then
+        select d.known into known from {schema}.decide_ids(array[send.id], array[send.kind], array[send.queue]) d;
+        if known = 'same' then
+            return send.id;
+        elsif known is not null then
+            raise exception 'jobwright.send: the id % is that of another job, which was sent before with another %: nothing was written; if that is the same work, it needs no second one, and otherwise a new id sends this one', send.id, replace(known, 'and ', 'and another ')
+                using errcode = 'unique_violation';
+        end if;
+    end if;
+    if digest is not null then
+        select t.verdict, t.holder into taken
+        from {schema}.take_unique(array[digest], array[job_id], array[unique_hold], array[period_us], array[unique_conflict]) t
+        where t.verdict in ('kept', 'conflict');
+        if found and taken.verdict = 'conflict' then
+            raise exception 'jobwright.send: the job must be unique, and job % holds its key: nothing was written; wait until that one is gone, delete it, or send with the unique_conflict keep or replace', taken.holder
+                using errcode = 'unique_violation';
+        elsif found then
+            return taken.holder;
+        end if;
+        job_options := coalesce(job_options, '{}') || jsonb_build_object('unique', jsonb_strip_nulls(jsonb_build_object(
+            'key', encode(digest, 'hex'), 'hold', unique_hold, 'period', period_us, 'conflict', unique_conflict)));
+    end if;
+
+    -- Nothing keeps an id that the library made from being given here at the same time. Then the first job counts.
     if due_at <= moment then
-        insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, headers, created_at, options)
-        values (job_id, send.kind, send.queue, -send.priority, attempts, send.payload, nullif(send.headers, '{}'), moment, job_options);
+        insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, options)
+        values (job_id, send.kind, send.queue, -send.priority, attempts, send.payload, send.body, send.content_type, nullif(send.headers, '{}'), moment,
+                job_options)
+        on conflict do nothing;
     else
-        insert into {schema}.timer_job (id, kind, queue, rank, max_attempts, payload, headers, created_at, options, due_at)
-        values (job_id, send.kind, send.queue, -send.priority, attempts, send.payload, nullif(send.headers, '{}'), moment, job_options, send.due_at);
+        insert into {schema}.timer_job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, options, due_at)
+        values (job_id, send.kind, send.queue, -send.priority, attempts, send.payload, send.body, send.content_type, nullif(send.headers, '{}'), moment,
+                job_options, send.due_at)
+        on conflict do nothing;
     end if;
     return job_id;
 end
@@ -1545,11 +1641,12 @@ $send$;
 
 comment on function {schema}.send is 'sends a job in the caller''s transaction and returns its id';
 
--- Notifies executors at once that a queue has work, and that jobs may wait for admission. Call it after the commit, in a transaction of its own.
+-- Notifies executors at once that a queue has work, and that jobs may wait for admission or for their time. Call it after the commit, in a transaction
+-- of its own.
 create function {schema}.wake(queue text default 'default') returns void
 language sql
 set search_path = pg_catalog, pg_temp
-as $wake$ select pg_notify('{channel}', hint) from unnest(array['q' || queue, 'g']) as hint $wake$;
+as $wake$ select pg_notify('{channel}', hint) from unnest(array['q' || queue, 'g', 't']) as hint $wake$;
 
 comment on function {schema}.wake is 'notifies executors that a queue has work; call it after the commit';
 

@@ -26,6 +26,7 @@ pub use due::Due;
 pub use id::JobId;
 pub use limits::Limits;
 pub(crate) use limits::NAME_MAX;
+pub(crate) use names::check_name;
 pub use new_job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, IntoJob, JobMessage, NewJob, Submission};
 pub(crate) use numbers::check as check_numbers;
 pub use options::JobOptions;

@@ -3,7 +3,8 @@
 use super::limits::NAME_MAX;
 use crate::error::{Error, Result};
 
-pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
+/// Checks the name of a queue, a kind or a header.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     check_text(what, name, NAME_MAX)
 }
 

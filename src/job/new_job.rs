@@ -26,6 +26,16 @@ pub const DEFAULT_MAX_ATTEMPTS: u32 = 10;
 ///     .header("tenant", "acme");
 /// assert_eq!(job.kind(), "send-invoice");
 /// ```
+///
+/// All that it holds can be read again, by a [send hook](crate::MessageServices::on_send) for example. Where the plain name sets the value, the name that
+/// reads it begins with `job_`:
+///
+/// ```
+/// # use jobwright::{Due, NewJob};
+/// let job = NewJob::json("send-invoice", &42).queue("billing").priority(5);
+/// assert_eq!((job.job_queue(), job.job_priority(), job.job_max_attempts()), ("billing", 5, 10));
+/// assert_eq!((job.due(), job.is_id_given()), (Due::Now, false));
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a job does nothing until it is sent"]
 pub struct NewJob {
@@ -159,7 +169,7 @@ impl NewJob {
         self
     }
 
-    /// Returns the job's id.
+    /// Returns the job's id: the given one, or one that was made for it.
     pub fn job_id(&self) -> JobId {
         self.id
     }
@@ -169,14 +179,40 @@ impl NewJob {
         &self.kind
     }
 
+    /// Whether the sender chose the id ([`id`](Self::id)), which makes the send idempotent.
+    pub fn is_id_given(&self) -> bool {
+        self.id_given
+    }
+
     /// Returns the queue in which it will wait.
-    pub fn queue_name(&self) -> &str {
+    pub fn job_queue(&self) -> &str {
         &self.queue
     }
 
-    /// Returns its options beyond its place in the queue.
+    /// Returns the priority: higher runs first within its queue.
+    pub fn job_priority(&self) -> i16 {
+        self.priority
+    }
+
+    /// Returns how many attempts it has before it becomes a dead letter.
+    pub fn job_max_attempts(&self) -> u32 {
+        self.max_attempts
+    }
+
+    /// Returns when it may first run: what [`delay`](Self::delay) or [`at`](Self::at) set.
+    pub fn due(&self) -> Due {
+        self.due
+    }
+
+    /// Returns its options beyond its place in the queue: group, tenant, limit key, time to live and retry policy. What it asks for as a unique job
+    /// is in [`job_unique`](Self::job_unique), since its key is computed when it is sent.
     pub fn options(&self) -> &JobOptions {
         &self.options
+    }
+
+    /// Returns what it asks for as a unique job, if it is to be one.
+    pub fn job_unique(&self) -> Option<&Unique> {
+        self.unique.as_ref()
     }
 
     /// Returns the payload, unless it could not be serialised.

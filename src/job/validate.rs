@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::limits::{DUE_MAX, HEADERS_MAX, KEY_MAX, Limits};
 use super::names::{check_name, check_text};
 use super::reply::check_reply_to;
-use super::{Due, JobMessage, JobOptions, NewJob, Payload, REPLY_QUEUE, REPLY_TO, numbers};
+use super::{Due, JobMessage, JobOptions, NewJob, Payload, REPLY_QUEUE, REPLY_TO, RetryPolicy, numbers};
 use crate::error::{Error, Result};
 
 /// Longest media type in bytes (RFC 6838 allows 127 for each half).
@@ -101,11 +101,15 @@ impl Limits {
 }
 
 fn check_options(job: &NewJob) -> Result<()> {
-    let JobOptions { group, tenant, limit_key, ttl, .. } = &job.options;
+    let JobOptions { group, tenant, limit_key, ttl, retry, .. } = &job.options;
     for (what, key) in [("exclusive group", group), ("tenant", tenant), ("limit key", limit_key)] {
         if let Some(key) = key {
             check_text(what, key, KEY_MAX)?;
         }
+    }
+    // It is stored as a text, and options that can't be read keep a job from running.
+    if let Some(Err(why)) = retry.as_ref().map(|policy| policy.to_string().parse::<RetryPolicy>()) {
+        return Err(Error::invalid(format!("the delays between its attempts can't be stored: {why}")).with_source(why));
     }
     let Some(ttl) = *ttl else { return Ok(()) };
     if ttl < Duration::from_millis(1) || ttl > DUE_MAX {
@@ -190,6 +194,12 @@ mod tests {
             (job().max_attempts(0), "max_attempts is 0"),
             (job().max_attempts(u32::MAX), "max_attempts"),
             (job().delay(Duration::MAX), "100 years"),
+            (job().retry(RetryPolicy::Fixed(Duration::MAX)), "not a duration"),
+            (job().retry(RetryPolicy::Intervals(Vec::new())), "not a duration"),
+            (
+                job().retry(RetryPolicy::Exponential { base: Duration::ZERO, factor: 0.5, max: Duration::ZERO }),
+                "at least 1",
+            ),
             (job().at(Timestamp::MAX), "100 years"),
             (job().at(Timestamp::MIN), "before 1970"),
             (job().header("h", "a\0"), "NUL"),

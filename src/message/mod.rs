@@ -13,6 +13,7 @@
 //! sooner. The next one hands jobs to an executor in this process that has free slots. Around these are the custom services
 //! ([`MessageServices::wrap`]), and the send hooks. [Enlisted](MessageServices::enlist) transactions use the same chain.
 
+mod by_sql;
 mod chain;
 mod commit_batcher;
 #[cfg(feature = "rabbitmq")]
@@ -37,6 +38,7 @@ mod shared;
 mod table;
 mod wakeup;
 
+pub use self::by_sql::SqlStatement;
 pub use self::enlist::{Enlisted, Flushed};
 pub use self::flush::{FlushInto, WhenFull, Written};
 pub(crate) use self::flush::{flush_within, notify_committed, wait_for_capacity};

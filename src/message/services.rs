@@ -7,9 +7,9 @@ use super::{BoxError, MessageService, Sent, Shared, WhenFull};
 use crate::codec::Codec;
 use crate::config::{Access, Config, DatabaseConfig};
 use crate::error::Result;
-use crate::job::{Job, NewJob};
+use crate::job::{Job, NewJob, check_name};
 use crate::store::schedules::TravelledSchedules;
-use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
+use crate::store::{AnyStore, Hint, JobStore, MigrationStatus, Postgres, Store};
 
 /// An application's store and the message services on it. Cheap to clone.
 pub struct MessageServices<S: Store = Postgres> {
@@ -83,9 +83,9 @@ impl<S: Store> MessageServices<S> {
 
     /// Calls `hook` with each job before it is collected, and sends the job it returns. The second argument is the job whose handler sends
     /// it, if any. An error refuses the job: the `send` fails, and the context stays usable. Hooks run in the order they were added, on
-    /// everything sent through these services from then on: by a context, a handler (including events and replies) or an enlisted
-    /// transaction. They do not see what a custom [message service](Self::wrap) sends, nor what SQL, external producers or other programs
-    /// send.
+    /// everything sent through these services from then on: by a context, a handler (including events and replies), an enlisted
+    /// transaction or [`as_sql`](MessageServices::as_sql). They do not see what a custom [message service](Self::wrap) sends, nor what SQL of your own,
+    /// external producers or other programs send.
     ///
     /// ```no_run
     /// # fn f(messages: jobwright::MessageServices) -> jobwright::MessageServices {
@@ -129,6 +129,21 @@ impl<S: Store> MessageServices<S> {
             self.shared.wakeup.sent().await;
         };
         let _ = tokio::time::timeout(self.shared.call_timeout, sent).await;
+    }
+
+    /// Wakes the executors of a queue after a commit that these services know nothing of: by [`as_sql`](MessageServices::as_sql), `jobwright.send`, a
+    /// trigger, or SQL by hand. Executors in this process poll at once. Those of other processes are notified by the runtime of the caller, as by
+    /// `select jobwright.wake('QUEUE')`; calls in quick succession are sent together. On SQLite, other processes notice each commit by themselves.
+    ///
+    /// Without it, such a job waits for the next poll of an executor. It is never needed after a commit of a [`Context`](crate::Context) or after
+    /// [`Flushed::committed`](crate::Flushed::committed). A program that ends right after it should call [`wake_ups_sent`](Self::wake_ups_sent).
+    ///
+    /// # Errors
+    /// When `queue` can't be the name of a queue ([`is_invalid`](crate::Error::is_invalid)): 1 to 100 bytes. Nobody was woken.
+    pub fn wake(&self, queue: &str) -> Result<()> {
+        check_name("queue", queue)?;
+        self.shared.wakeup.notify([Hint::Queue(queue.to_owned()), Hint::Admission, Hint::Timer]);
+        Ok(())
     }
 
     /// Returns the engine's side of the database, for the tests and the benchmark of this crate.

@@ -3,6 +3,7 @@
 //! Each case also runs against the oracle in memory: if the oracle fails a case, the case is wrong.
 
 mod bulk_operations;
+mod by_sql;
 mod claiming;
 mod claims_in_flight;
 mod clocks;
@@ -736,6 +737,19 @@ conformance! {
         }
         replica_identities {
             each_table_has_one
+        }
+        by_sql {
+            each_field_is_stored_as_by_a_context
+            hooks_codecs_and_limits_apply
+            custom_services_are_not_passed_over
+            a_statement_that_is_repeated_sends_nothing_more
+            keys_that_are_held
+            a_rollback_sends_nothing
+        }
+        sql_send {
+            a_given_id_is_sent_once
+            senders_of_one_id_wait_for_each_other
+            uniqueness_by_hand
         }
         unique_key_rows {
             none_is_left

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, ExecutorConfig, JobError, MessageServices, NewJob, Outcome};
+use jobwright::{CommandExecutor, ExecutorConfig, JobError, JobId, MessageServices, NewJob, Outcome};
 use tokio_postgres::error::SqlState;
 
 use crate::executor::successful_jobs::{note, noting, send_notes};
@@ -158,11 +158,12 @@ async fn failed_jobs_wake_the_timer_task() {
 
 /// Waits until no executor has polled for a while. A second after each poll, another scans from the start of the queue, which would find jobs that no
 /// hint announced.
-async fn polls_have_paused(db: &Pg<false>) {
+async fn polls_have_paused<const POOLED: bool>(db: &Pg<POOLED>) {
     db.raw(
-        "create sequence {schema}.looks;
-         create function {schema}.look() returns trigger language plpgsql as
+        "create sequence if not exists {schema}.looks;
+         create or replace function {schema}.look() returns trigger language plpgsql as
              $$ begin perform nextval('{schema}.looks'); return null; end $$;
+         drop trigger if exists look on {schema}.job;
          create trigger look after update on {schema}.job for each statement execute function {schema}.look()",
     )
     .await;
@@ -297,4 +298,107 @@ async fn a_flood_of_hints_by_a_stranger_costs_few_looks() {
     assert!((1..HINTS / 10).contains(&looked), "{looked} looks for {HINTS} hints");
     stranger.batch_execute(&format!("reset role; drop role \"{role}\"")).await.unwrap();
     executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Sends a note in a transaction of a driver that these message services know nothing of, and commits it.
+async fn sent_by_another_driver(client: &tokio_postgres::Client, messages: &MessageServices, job: NewJob) -> JobId {
+    let sql = messages.as_sql(job).unwrap();
+    client.batch_execute("begin").await.unwrap();
+    let row = client.query_one(&sql.text, &[&sql.parameter]).await.unwrap();
+    client.batch_execute("commit").await.unwrap();
+    JobId::from(row.get::<_, uuid::Uuid>(0))
+}
+
+/// Of the same process and of another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn woken_after_a_commit_of_another_driver() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let executor = asleep::<Pg<false>>(&messages).await;
+    let (client, elsewhere) = (db.client().await, db.messages().await);
+    // Its listener is connected when this one is heard.
+    send_notes(&elsewhere, 1).await;
+    for (from, job) in [
+        (&messages, note()),
+        (&elsewhere, note()),
+        (&elsewhere, note().exclusive("g")),
+        (&elsewhere, note().delay(Duration::from_millis(300))),
+    ] {
+        db.drained().await;
+        polls_have_paused(&db).await;
+        let id = sent_by_another_driver(&client, from, job).await;
+        from.wake("default").unwrap();
+        db.gone(id).await;
+        assert_eq!(db.ledger().await.get(&id.to_string()), Some(&1));
+    }
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Behind a transaction pooler no executor hears of other processes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn woken_in_the_same_process_behind_a_pooler() {
+    let Some(db) = Pg::<true>::create().await else { return };
+    let messages = MessageServices::new(db.store(), &jobwright::DatabaseConfig::default());
+    let (ran, mut runs) = tokio::sync::mpsc::unbounded_channel();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        .handle("note", move |job| {
+            let _ = ran.send(job.id);
+            async { Ok(Outcome::Done) }
+        })
+        .start()
+        .await
+        .unwrap();
+    // Handed over, so it has polled.
+    let first = messages.send(note()).await.unwrap();
+    assert_eq!(runs.recv().await, Some(first));
+    polls_have_paused(&db).await;
+    let client = db.client().await;
+    let id = sent_by_another_driver(&client, &messages, note()).await;
+    let elsewhere = MessageServices::new(db.reopen().await, &jobwright::DatabaseConfig::default());
+    elsewhere.wake("default").unwrap();
+    elsewhere.wake_ups_sent().await;
+    assert_eq!(db.jobs().state(id).await, Some(JobState::Waiting), "nothing but a wake-up in this process finds it");
+    messages.wake("default").unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, runs.recv()).await.unwrap(), Some(id));
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn woken_after_a_commit_of_sql_on_sqlite() {
+    let db = crate::support::sqlite::SqliteDb::with_ledger().await.unwrap();
+    let messages = World::messages(&db).await;
+    let executor = asleep::<crate::support::sqlite::SqliteDb>(&messages).await;
+    db.drained().await;
+    // A flush that is never reported as committed.
+    let mut connection = db.connection();
+    let transaction = connection.transaction().unwrap();
+    let mut enlisted = messages.enlist(&transaction);
+    let id = enlisted.send(note()).unwrap();
+    let flushed = enlisted.flush().unwrap();
+    transaction.commit().unwrap();
+    drop(flushed);
+    messages.wake("default").unwrap();
+    db.gone(id).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_names_of_queues_are_woken() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let messages = db.messages().await;
+    for (bad, why) in
+        [("", "is empty"), (" q", "white space"), ("a\n", "control character"), (&"q".repeat(101), "101 bytes")]
+    {
+        let error = messages.wake(bad).unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(why), "{error}");
+    }
+    let mut ear = db.ear().await;
+    messages.wake("a queue").unwrap();
+    let heard: std::collections::BTreeSet<String> = [ear.next().await.0, ear.next().await.0, ear.next().await.0].into();
+    db.client().await.execute("select wake('a queue')", &[]).await.unwrap();
+    let by_sql: std::collections::BTreeSet<String> =
+        [ear.next().await.0, ear.next().await.0, ear.next().await.0].into();
+    assert_eq!(heard, by_sql);
 }

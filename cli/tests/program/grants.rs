@@ -101,6 +101,8 @@ fn roles_do_their_work_with_what_they_are_granted() {
     as_owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)"))
         .unwrap();
     as_owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
+    let given = "id => '01890a5d-ac96-774b-bcce-b302099a8058', unique_key => 'given', unique_hold => 'waiting'";
+    as_owner(&format!("{sender} select {schema}.send('ends', '1', {given}) from generate_series(1, 2)")).unwrap();
 
     let log = sandbox.file("worker.log");
     let mut worker = roles

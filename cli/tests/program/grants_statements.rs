@@ -11,7 +11,7 @@ use crate::grants::Roles;
 
 /// What senders run.
 const SENT: &str = "insert_one insert_one_named insert_one_hidden insert_alike insert_alike_options insert_options insert_ready insert_hidden \
-                    insert_any known_ids lock_ids take_unique full_queues rules find notify place";
+                    insert_any known_ids lock_ids take_unique full_queues rules find notify place send_by_sql";
 /// What people and programs run that look.
 const LOOKED: &str = "status_sample status_walk status_nodes list list_ids show show_bare job_state count count_some dead_letter_groups history audit result progress rules \
                       schedule_named schedule_page schedule_due clock_skew sampled_whole permit_faults overdue_unblocks overdue_work unreadable_jobs installation system_identifier serving_nodes job_position \

@@ -94,7 +94,7 @@ fn parameters_of_the_functions() {
         );
         let found = asked(&sandbox, sql);
         let found: Vec<&str> = found.split(',').collect();
-        assert_eq!(parameters.len(), if function == "send" { 12 } else { 1 }, "{parameters:?}");
+        assert_eq!(parameters.len(), if function == "send" { 22 } else { 1 }, "{parameters:?}");
         assert!(found.starts_with(&parameters), "{function} has {found:?}, and not {parameters:?}");
     }
     // By position and with nothing else.

@@ -260,17 +260,17 @@ fn special_json(fields: Fields<'_>) -> Option<String> {
 
 /// Checks what is checked for any sender's job. Each part is checked separately, so that the refusal gets its own word.
 fn checked(job: NewJob, limits: Limits) -> Result<Submission, Refusal> {
-    if [EVENT_QUEUE, REPLY_QUEUE].contains(&job.queue_name()) {
+    if [EVENT_QUEUE, REPLY_QUEUE].contains(&job.job_queue()) {
         return Err(Refusal::new(
             "bad-queue",
-            format!("the queue {:?} is kept for what goes out; use another", job.queue_name()),
+            format!("the queue {:?} is kept for what goes out; use another", job.job_queue()),
         ));
     }
     let plain = || NewJob::new("kind", Payload::text(""));
     let refuse =
         |reason, part: NewJob| part.validate(limits).map(drop).map_err(|error| Refusal::new(reason, error.to_string()));
     refuse("bad-kind", NewJob::new(job.kind(), Payload::text("")))?;
-    refuse("bad-queue", plain().queue(job.queue_name()))?;
+    refuse("bad-queue", plain().queue(job.job_queue()))?;
     refuse("bad-due", NewJob { due: job.due, ..plain() })?;
     refuse(
         "expiration",

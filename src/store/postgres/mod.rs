@@ -61,6 +61,7 @@ mod retry;
 mod rows;
 mod rules;
 mod schedules;
+mod send;
 mod server;
 mod settle;
 mod shared;

@@ -250,6 +250,7 @@ statements! {
     "schedules.sql":
         schedule_next, schedule_named, schedule_page, schedule_due, schedule_insert, schedule_update, schedule_delete,
         schedule_lock, schedule_fired;
+    "send.sql": send_by_sql;
     "settle.sql": settle, release, held_jobs;
     "status.sql": status_sample, status_walk, status_nodes;
     "testing.sql": travel;

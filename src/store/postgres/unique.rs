@@ -72,7 +72,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks_exact(2).filter_map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
-fn on_conflict(conflict: UniqueConflict) -> &'static str {
+/// Returns the word for it.
+pub(super) fn on_conflict(conflict: UniqueConflict) -> &'static str {
     match conflict {
         UniqueConflict::Keep => "keep",
         UniqueConflict::Replace => "replace",

@@ -1,0 +1,78 @@
+//! Jobs as statements, for transactions of drivers that this library does not know.
+
+use std::fmt;
+
+use super::MessageServices;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::IntoJob;
+use crate::store::Postgres;
+
+/// A statement that sends one job, in a transaction of any driver of PostgreSQL. Made by [`MessageServices::as_sql`].
+///
+/// It has one parameter, a text. It returns one row with one column, `id`, a UUID: the id of the job, or, for a unique job that was not sent, the id of
+/// the job that holds its key.
+#[derive(Clone)]
+#[non_exhaustive]
+#[must_use = "nothing is sent before the statement is executed and its transaction has committed"]
+pub struct SqlStatement {
+    /// The text of the statement. It is the same for all jobs of these services, so a driver prepares it once.
+    pub text: String,
+    /// The value of `$1`. It has the content of the job.
+    pub parameter: String,
+}
+
+/// Shows no content: it must not be in a log.
+impl fmt::Debug for SqlStatement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SqlStatement({}, {} bytes)", self.text, self.parameter.len())
+    }
+}
+
+impl MessageServices<Postgres> {
+    /// Turns a job into a statement that sends it, for a transaction of another driver: sqlx, diesel, sea-orm and so on. The job is sent if that
+    /// transaction commits. docs/interop.md has a recipe for each of these drivers.
+    ///
+    /// The job is what a [`Context`](crate::Context) would send: with the defaults of its command, through the [send hooks](Self::on_send), checked, and
+    /// encoded by the [codecs](Self::with_codec). The statement calls the SQL function `jobwright.send`.
+    ///
+    /// ```no_run
+    /// # async fn f(messages: jobwright::MessageServices, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use jobwright::NewJob;
+    ///
+    /// let job = messages.as_sql(NewJob::json("send-invoice", &42).queue("billing").priority(5))?;
+    /// let transaction = client.transaction().await?;                        // of any driver
+    /// transaction.execute("insert into orders (id) values (42)", &[]).await?;
+    /// transaction.query_one(&job.text, &[&job.parameter]).await?;
+    /// transaction.commit().await?;
+    /// messages.wake("billing")?;                                            // or executors find it at their next poll
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// What differs from a context:
+    /// * Executors are not woken by the commit: call [`wake`](Self::wake). The job is claimed from the table, also where there is a broker.
+    /// * A conflict (a given id of another job, a unique job that is to be rejected) is an error of the statement (SQLSTATE 23505), so the transaction
+    ///   has failed.
+    /// * A queue that is full refuses nothing, and [`sent`](Self::sent) does not count the job.
+    /// * In a handler, the job does not join the trace of the handler's job: [`NewJob::trace`](crate::NewJob::trace) makes it.
+    ///
+    /// To run the same statement again is safe, after a commit whose outcome is unknown for example: while the job exists, nothing is sent.
+    ///
+    /// # Errors
+    /// * As for [`Context::send`](crate::Context::send), when the job is invalid, or a hook refuses it.
+    /// * When a codec can't encode its payload.
+    /// * [`Refused`](ErrorKind::Refused) where custom message services [wrap](Self::wrap) these: they could neither write in that transaction nor learn of
+    ///   its commit. Use a clone from before the wrap if that is meant.
+    pub fn as_sql(&self, job: impl IntoJob<Postgres>) -> Result<SqlStatement> {
+        if self.shared.is_wrapped() {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                "a job can't be sent by SQL through custom message services, which would not see its flush and its commit: send it through a context, \
+                 `enlist` a transaction, or use message services that nothing wraps",
+            ));
+        }
+        let mut message = self.shared.hooked(job.into_job())?.validate(self.shared.limits)?;
+        self.shared.codecs.message(&mut message)?;
+        let (text, parameter) = self.shared.store.send_by_sql(&message, self.shared.limits.payload)?;
+        Ok(SqlStatement { text, parameter })
+    }
+}
