@@ -10,6 +10,8 @@ use super::store::travel;
 use super::{Inline, Runner, Stored, TestStore};
 use crate::codec::Codec;
 use crate::config::DatabaseConfig;
+#[cfg(feature = "sqlx-0_8")]
+use crate::error::Error;
 use crate::error::Result;
 use crate::executor::{CommandExecutor, ExecutorBuilder};
 use crate::job::{JobMessage, Limits, NewJob};
@@ -40,6 +42,26 @@ impl TestDatabase<Postgres> {
     pub async fn postgres(url: &str) -> Result<Self> {
         let (location, config) = TestLocation::schema(url).await?;
         let (messages, schedules) = MessageServices::postgres(&config).await?.travelling();
+        messages.migrate().await?;
+        Ok(Self { messages, schedules, config, _place: location })
+    }
+}
+
+#[cfg(feature = "sqlx-0_8")]
+impl TestDatabase<crate::sqlx_0_8::Sqlx> {
+    /// Does the same as [`postgres`](TestDatabase::postgres), with transactions of sqlx. The pool, of at most 8 connections, is that of
+    /// [`Sqlx::pool`](crate::sqlx_0_8::Sqlx::pool): `db.messages().store().pool()`.
+    ///
+    /// # Errors
+    /// When the server can't be reached, or refuses.
+    pub async fn sqlx(url: &str) -> Result<Self> {
+        let (location, config) = TestLocation::schema(url).await?;
+        let options = sqlx_0_8::postgres::PgPoolOptions::new().max_connections(8);
+        let pool = options.connect(config.url.expose()).await.map_err(|error| {
+            Error::config("sqlx can't connect to the test's database by the URL that the kit made of yours")
+                .with_source(error)
+        })?;
+        let (messages, schedules) = MessageServices::sqlx(pool, &config).await?.travelling();
         messages.migrate().await?;
         Ok(Self { messages, schedules, config, _place: location })
     }

@@ -39,6 +39,13 @@ impl sealed::Travel for crate::Sqlite {
     }
 }
 
+#[cfg(feature = "sqlx-0_8")]
+impl sealed::Travel for crate::sqlx_0_8::Sqlx {
+    async fn travel(&self, by: Duration) -> Result<()> {
+        self.postgres().travel(by).await
+    }
+}
+
 impl sealed::Travel for AnyStore {
     async fn travel(&self, by: Duration) -> Result<()> {
         match self {

@@ -1,8 +1,10 @@
 //! What the tests of both stores do differently.
 
+use jobwright::sqlx_0_8::Sqlx;
 use jobwright::store::Store;
 use jobwright::testing::{TestDatabase, TestStore};
 use jobwright::{ExecutorBuilder, JobError, MessageServices, NewJob, Outcome, Postgres};
+use sqlx_0_8 as sqlx;
 
 pub(crate) trait Kit: TestStore {
     /// Creates a database for the test; `None`: this run has to do without that server.
@@ -38,6 +40,28 @@ impl Kit for Postgres {
 
     async fn lines(transaction: &mut Self::Transaction) -> i64 {
         transaction.query_one("select count(*) from ledger", &[]).await.unwrap().get(0)
+    }
+}
+
+impl Kit for Sqlx {
+    async fn database() -> Option<TestDatabase<Self>> {
+        let url = crate::support::postgres_url()?;
+        Some(TestDatabase::sqlx(&url).await.unwrap())
+    }
+
+    async fn create_ledger(db: &TestDatabase<Self>) {
+        let create = sqlx::query("create table ledger (line text)");
+        create.execute(db.messages().store().pool()).await.unwrap();
+    }
+
+    async fn note(transaction: &mut Self::Transaction, line: String) -> Result<(), JobError> {
+        let note = sqlx::query("insert into ledger (line) values ($1)").bind(line);
+        note.execute(&mut **transaction).await?;
+        Ok(())
+    }
+
+    async fn lines(transaction: &mut Self::Transaction) -> i64 {
+        sqlx::query_scalar("select count(*) from ledger").fetch_one(&mut **transaction).await.unwrap()
     }
 }
 

@@ -34,6 +34,9 @@ macro_rules! cases {
         mod postgres {
             run! { jobwright::Postgres, $($cases)* }
         }
+        mod sqlx {
+            run! { jobwright::sqlx_0_8::Sqlx, $($cases)* }
+        }
     };
 }
 

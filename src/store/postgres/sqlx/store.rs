@@ -38,6 +38,11 @@ impl Sqlx {
         &self.pool
     }
 
+    /// Returns the engine's side.
+    pub(crate) fn postgres(&self) -> &Postgres {
+        &self.engine
+    }
+
     /// Lends a caller's transaction to message services.
     pub(crate) fn lend<'t>(&'t self, transaction: &'t mut sqlx::PgConnection) -> SqlxTransactionRef<'t> {
         SqlxTransactionRef { shared: &self.engine.0, connection: transaction, evidence: None }
