@@ -188,23 +188,18 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
         ["layers"] => Ok(Command::Layers),
         ["words"] => Ok(Command::Words),
-<<<<<<< HEAD
         ["neighbours"] => Ok(Command::Neighbours),
-=======
         ["documents"] => Ok(Command::Documents),
->>>>>>> wt-docs
         ["check"] => Ok(Command::Check),
         ["ci"] => Ok(Command::Ci),
         ["nightly"] => Ok(Command::Nightly),
         ["release"] => Ok(Command::Release),
         ["package"] => Ok(Command::Package),
-<<<<<<< HEAD
-        [name @ ("check" | "ci" | "layers" | "words" | "neighbours" | "nightly" | "release" | "package"), ..] => {
-=======
-        [name @ ("check" | "ci" | "layers" | "words" | "documents" | "nightly" | "release" | "package"), ..] => {
->>>>>>> wt-docs
-            Err(format!("{name} takes no arguments"))
-        }
+        [
+            name @ ("check" | "ci" | "layers" | "words" | "documents" | "neighbours" | "nightly" | "release"
+            | "package"),
+            ..,
+        ] => Err(format!("{name} takes no arguments")),
         ["api"] => Ok(Command::Api { write: false }),
         ["api", "--write"] => Ok(Command::Api { write: true }),
         ["api", ..] => Err("api takes --write or nothing".to_owned()),
@@ -266,11 +261,8 @@ mod tests {
             &["check", "x"],
             &["nightly", "--short"],
             &["layers", "x"],
-<<<<<<< HEAD
             &["neighbours", "sqlx"],
-=======
             &["documents", "README.md"],
->>>>>>> wt-docs
             &["api", "--check"],
             &["msrv", "1.80"],
             &["counts", "x"],
