@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
@@ -35,6 +36,8 @@ pub struct Context<S: Store = Postgres> {
     when_full: WhenFull,
     /// The result of the handler that uses this context. Boxed, because few handlers have one.
     result: Option<Box<NewResult>>,
+    /// It belongs to a handler, whose failure discards its messages.
+    of_handler: bool,
 }
 
 impl<S: Store> fmt::Debug for Context<S> {
@@ -49,7 +52,13 @@ impl<S: Store> fmt::Debug for Context<S> {
 
 impl<S: Store> Context<S> {
     fn new(shared: Arc<Shared<S>>, when_full: WhenFull) -> Self {
-        Self { shared, service: None, transaction: None, result: None, when_full }
+        Self { shared, service: None, transaction: None, result: None, when_full, of_handler: false }
+    }
+
+    /// Says that it is a handler's.
+    pub(crate) fn of_handler(mut self) -> Self {
+        self.of_handler = true;
+        self
     }
 
     /// Returns the context's transaction; the first call opens it.
@@ -241,9 +250,32 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// When the server does not answer; it rolls back nevertheless.
     pub async fn rollback(mut self) -> Result<()> {
+        self.service = None;
         match self.transaction.take() {
             Some(transaction) => transaction.rollback().await,
             None => Ok(()),
+        }
+    }
+}
+
+impl<S: Store> Drop for Context<S> {
+    /// Tells once that messages were discarded, because a missing `commit` looks like jobs that do not run. A `?` discards them on purpose, so the others
+    /// are told to those who debug.
+    fn drop(&mut self) {
+        // A custom service may panic, and during a panic nothing needs to be told.
+        if self.of_handler || self.service.is_none() || std::thread::panicking() {
+            return;
+        }
+        let Ok(Some((jobs, first))) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            self.pending().first().map(|first| (self.pending().len(), first.kind.clone()))
+        })) else {
+            return;
+        };
+        let text = "a context was dropped before its `commit`: its jobs are not sent, and its transaction is rolled back (`rollback` does that without a word)";
+        if self.shared.told_of_dropped.swap(true, Ordering::Relaxed) {
+            tracing::debug!(jobs, %first, "{text}");
+        } else {
+            tracing::warn!(jobs, %first, "{text}; further ones are told at DEBUG");
         }
     }
 }

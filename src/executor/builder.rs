@@ -272,7 +272,8 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Registers the node and starts to run jobs.
+    /// Registers the node and starts to run jobs. It returns when the slots are open: from then on, commits in this process can hand their jobs over. If the
+    /// database goes away meanwhile, it returns after [`call_timeout`](crate::DatabaseConfig::call_timeout), with an executor that goes on trying.
     ///
     /// # Errors
     /// When the configuration is invalid, the database can't be reached, or its schema is not the one this build needs.

@@ -23,6 +23,14 @@ use crate::store::Store;
 ///
 /// Dropping it stops it at once: handlers are cancelled and their jobs are released in the background. [`shutdown`](Self::shutdown) stops
 /// it gracefully.
+///
+/// ```compile_fail
+/// # #![deny(unused_must_use)]
+/// # async fn f(builder: jobwright::ExecutorBuilder) -> jobwright::Result<()> {
+/// builder.start().await?; // error: dropping an executor stops it
+/// # Ok(()) }
+/// ```
+#[must_use = "dropping an executor stops it"]
 pub struct CommandExecutor<S: Store = crate::Postgres> {
     settings: Arc<Settings>,
     messages: MessageServices<S>,
@@ -48,7 +56,17 @@ impl<S: Store> CommandExecutor<S> {
             let _over = over;
             run.await
         });
-        Ok(Self { settings, messages, stop, current, supervisor: Some(supervisor), ended })
+        // Before anything is awaited: if this future is dropped, so is the executor, which stops it.
+        let executor = Self { settings, messages, stop, current, supervisor: Some(supervisor), ended };
+        let patience = executor.settings.call_timeout;
+        tokio::select! {
+            () = executor.settings.vitals.until_open() => {}
+            () = executor.ended.cancelled() => {}
+            () = tokio::time::sleep(patience) => {
+                tracing::warn!(?patience, "the lease of the new executor is not renewed yet: it runs no job before that");
+            }
+        }
+        Ok(executor)
     }
 
     /// Returns what the executor has done so far.

@@ -1,5 +1,6 @@
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conflict::is_conflict;
@@ -62,12 +63,14 @@ pub struct JobError {
     /// Causes, a stack trace, or the last lines of a program's stderr.
     detail: Option<String>,
     advice: RetryAdvice,
+    /// The error that it was made of, for a classifier.
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl JobError {
     /// Creates a failure that is retried by policy.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), detail: None, advice: RetryAdvice::ByPolicy }
+        Self { message: message.into(), detail: None, advice: RetryAdvice::ByPolicy, source: None }
     }
 
     /// Creates a failure that no further attempt can cure.
@@ -121,7 +124,32 @@ impl JobError {
             message: error.to_string(),
             detail: (!causes.is_empty()).then_some(causes),
             advice: if is_conflict(error) { RetryAdvice::Conflict } else { RetryAdvice::ByPolicy },
+            source: None,
         }
+    }
+
+    /// Returns the error of this type that `?` converted, or the first of this type among its causes: for a
+    /// [classifier](crate::ExecutorBuilder::classify). `None` for errors that were made of a text or by [`from_error`](Self::from_error), and for the outermost
+    /// error in an `anyhow::Error`, whose type that hides. It is not stored with the attempt.
+    ///
+    /// ```
+    /// # use jobwright::{JobError, RetryAdvice};
+    /// # #[derive(Debug)]
+    /// # enum ShopError { UnknownCustomer }
+    /// # impl std::fmt::Display for ShopError {
+    /// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("unknown customer") }
+    /// # }
+    /// # impl std::error::Error for ShopError {}
+    /// let advice = |error: &JobError| match error.downcast_ref() {
+    ///     Some(ShopError::UnknownCustomer) => RetryAdvice::Never,
+    ///     None => error.advice(),
+    /// };
+    /// assert_eq!(advice(&JobError::from(ShopError::UnknownCustomer)), RetryAdvice::Never);
+    /// assert_eq!(advice(&JobError::new("no connection")), RetryAdvice::ByPolicy);
+    /// ```
+    pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
+        let source: &(dyn StdError + 'static) = &**self.source.as_ref()?;
+        std::iter::successors(Some(source), |error| error.source()).find_map(|error| error.downcast_ref())
     }
 
     /// Returns the error in one line.
@@ -143,7 +171,9 @@ impl JobError {
 /// Converts errors, boxed errors, `anyhow::Error` and similar types, and texts.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> Self {
-        Self::from_error(&*error.into())
+        let error: Box<dyn StdError + Send + Sync> = error.into();
+        let told = Self::from_error(&*error);
+        Self { source: Some(error.into()), ..told }
     }
 }
 
@@ -189,6 +219,21 @@ mod tests {
 
         let boxed: Box<dyn StdError> = "plain".into();
         assert_eq!(JobError::from_error(&*boxed).message(), "plain");
+    }
+
+    #[test]
+    fn the_type_of_an_error_is_kept_for_classifiers() {
+        let number = || "x".parse::<i32>().unwrap_err();
+        let wrapped = crate::Error::new(crate::ErrorKind::Database, "no total").with_source(number());
+        for error in [
+            JobError::from(number()),
+            JobError::from(wrapped),
+            JobError::from(anyhow::Error::from(number()).context("no")),
+        ] {
+            assert!(error.clone().downcast_ref::<std::num::ParseIntError>().is_some(), "{error}");
+            assert!(error.downcast_ref::<fmt::Error>().is_none());
+        }
+        assert!(JobError::new("no").downcast_ref::<fmt::Error>().is_none());
     }
 
     /// Built like `anyhow::Error`, `eyre::Report` and similar types: not an error itself, but convertible into a boxed one.

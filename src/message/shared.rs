@@ -1,6 +1,7 @@
 //! What all units of work of an application share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::commit_batcher::CommitBatcher;
@@ -46,6 +47,8 @@ pub(crate) struct Shared<S: Store> {
     pub(crate) when_full: WhenFull,
     /// What commits have sent.
     pub(crate) sent: Sent,
+    /// Whether the log has told that a context was dropped with messages.
+    pub(crate) told_of_dropped: Arc<AtomicBool>,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
 }
@@ -70,6 +73,7 @@ impl<S: Store> Shared<S> {
             hooks: Arc::default(),
             when_full: WhenFull::default(),
             sent: Sent::default(),
+            told_of_dropped: Arc::default(),
             call_timeout: config.call_timeout,
         }
     }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState};
-use jobwright::{CommandExecutor, JobError, JobId, NewJob, Outcome};
+use jobwright::{CommandExecutor, JobError, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, at_once, quick};
 use crate::support::jobs::{LATER, job};
+use crate::support::logs::Logs;
 
 fn once(line: &str) -> BTreeMap<String, u64> {
     BTreeMap::from([(line.to_owned(), 1)])
@@ -66,6 +67,42 @@ pub(crate) async fn a_dropped_context_leaves_nothing<W: World>(db: &W) {
     cx.commit().await.unwrap();
     assert_eq!(db.ledger().await, once("kept"));
     assert!(db.jobs().all().await.is_empty());
+}
+
+pub(crate) async fn a_dropped_context_with_jobs_is_told_once<W: World>(db: &W) {
+    let logs = Logs::capture();
+    let messages = db.messages().await;
+    let kind = format!("forgotten-{}", std::process::id());
+    let begun = |messages: &MessageServices<W::Store>| {
+        let mut cx = messages.begin();
+        cx.send(NewJob::json(kind.clone(), &1)).unwrap();
+        cx
+    };
+    // On purpose, and sent: nothing to tell.
+    begun(&messages).rollback().await.unwrap();
+    begun(&messages).commit().await.unwrap();
+    drop(messages.begin());
+    assert!(logs.about(&kind, "WARN").is_empty());
+    drop(begun(&messages));
+    drop(begun(&messages.clone()));
+    let told = logs.about(&kind, "WARN");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("dropped before its `commit`"), "{told:?}");
+    // A handler that fails discards its jobs: that is no mistake.
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with(kind.clone(), |cx| {
+            Box::pin(async move {
+                cx.send(NewJob::json(cx.job().kind.clone(), &2))?;
+                Ok(Outcome::Dead("no".to_owned()))
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    db.counts(JobState::Dead, 1).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(logs.about("dropped before its", "WARN").len(), 1);
 }
 
 pub(crate) async fn sending_only_collects<W: World>(db: &W) {

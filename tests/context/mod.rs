@@ -32,6 +32,7 @@ cases_with_sqlx! {
             nothing_to_do_is_no_error
             a_rollback_leaves_nothing
             a_dropped_context_leaves_nothing
+            a_dropped_context_with_jobs_is_told_once
             sending_only_collects
             a_refused_message_leaves_the_context_usable
             sending_an_id_again_changes_nothing

@@ -70,6 +70,23 @@ pub(crate) async fn with_a_free_slot_there_is_no_claim<W: World>(db: &W) {
     assert_eq!(stats.refused, 0);
 }
 
+/// The slots are open when `start` returns. A shutdown that follows at once waits for the handler.
+pub(crate) async fn a_job_sent_right_after_the_start_is_handed_over<W: World>(db: &W) {
+    let messages = db.messages().await;
+    for round in 1..=5 {
+        let executor = CommandExecutor::builder(messages.clone())
+            .config(patient())
+            .handle("quick", |_| async { Ok(Outcome::Done) })
+            .start()
+            .await
+            .unwrap();
+        messages.send(NewJob::json("quick", &())).await.unwrap();
+        let stats = executor.shutdown(PATIENCE).await.unwrap();
+        // The first poll may claim it.
+        assert_eq!((stats.handed_over + stats.claimed, stats.done), (1, 1), "round {round}: {stats:?}");
+    }
+}
+
 /// The database keeps one of the two, and only one is handed over: otherwise two handlers would run under one claim.
 pub(crate) async fn an_id_that_is_sent_twice_in_a_commit_runs_once<W: World>(db: &W) {
     let messages = db.messages().await;

@@ -87,6 +87,9 @@ pub(crate) async fn run(
     dispatchers.close();
     let quit = CancellationToken::new();
     let helpers = helpers::start(&node, settings, &quit);
+    if proven {
+        settings.vitals.opened();
+    }
 
     let end = tokio::select! {
         () = heartbeat.lost().cancelled() => SessionEnd::LeaseLost,

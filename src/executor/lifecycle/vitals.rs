@@ -3,12 +3,18 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::executor::node::queue::Queue;
 use crate::job::NodeId;
 
 /// The present session. It lasts as long as the executor, over all sessions.
 #[derive(Default)]
-pub(crate) struct Vitals(Mutex<State>);
+pub(crate) struct Vitals {
+    state: Mutex<State>,
+    /// Cancelled when the first session has opened its slots.
+    open: CancellationToken,
+}
 
 /// The contents of [`Vitals`] at a moment.
 #[derive(Clone, Default)]
@@ -38,7 +44,7 @@ pub(crate) struct Session {
 
 impl Vitals {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn read(&self) -> State {
@@ -68,6 +74,16 @@ impl Vitals {
         if let Some(session) = &mut self.lock().session {
             session.trouble = Some(why);
         }
+    }
+
+    /// Notes that jobs can be claimed and handed over from now on.
+    pub(crate) fn opened(&self) {
+        self.open.cancel();
+    }
+
+    /// Waits until jobs can be claimed and handed over.
+    pub(crate) async fn until_open(&self) {
+        self.open.cancelled().await;
     }
 
     /// Notes that the executor has ended without being stopped.

@@ -62,7 +62,7 @@ pub(crate) async fn run<S: Store>(
         if jobs.is_empty() {
             return;
         }
-        let mut context = handler.messages.begin();
+        let mut context = handler.messages.begin().of_handler();
         let ending = execute(&node, &handler, &plan, &jobs, &mut context).await;
         let ran = matches!(ending, BatchEnd::Returned(_));
         let left = conclude(&node, kind, &jobs, context, (ending, began)).await;

@@ -110,7 +110,7 @@ async fn attempts<S: Store>(
     let mut conflicts = 0;
     loop {
         let engine = Engine { messages: &handler.messages, node: node.id };
-        let mut context = handler.messages.begin();
+        let mut context = handler.messages.begin().of_handler();
         let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
         let attempt = Attempt { job, context: &mut context, engine, cancelled, slots };
         let ending = execute(handler, attempt).await;
