@@ -111,7 +111,7 @@ ready as (
 {blocked_and_later}
     returning id, seq, created_at
 )
-select id, seq, created_at, false as owned, pg_current_xact_id()::text as xid, null::tid as ctid, null::text as known from ready
+select id, seq, created_at, false as owned, pg_current_xact_id()::text as xid, null::bytea as ctid, null::text as known from ready
 union all
 select id, seq, created_at, false, pg_current_xact_id()::text, null, null from later
 union all
@@ -159,7 +159,7 @@ ready as (
 {blocked_and_later}
     returning id, seq, created_at
 )
-select id, seq, created_at, owned, pg_current_xact_id()::text as xid, ctid, null::text as known from ready
+select id, seq, created_at, owned, pg_current_xact_id()::text as xid, tidsend(ctid) as ctid, null::text as known from ready
 union all
 select id, seq, created_at, false, pg_current_xact_id()::text, null, null from later
 union all
