@@ -148,8 +148,13 @@ impl JobError {
     /// assert_eq!(advice(&JobError::new("no connection")), RetryAdvice::ByPolicy);
     /// ```
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
-        let source: &(dyn StdError + 'static) = &**self.source.as_ref()?;
-        std::iter::successors(Some(source), |error| error.source()).find_map(|error| error.downcast_ref())
+        let mut error: &(dyn StdError + 'static) = &**self.source.as_ref()?;
+        loop {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            error = error.source()?;
+        }
     }
 
     /// Returns the error in one line.

@@ -105,7 +105,8 @@ impl<S: Store> Runner<S> {
     async fn run(&mut self, summary: &mut Summary) -> Result<()> {
         loop {
             self.hand.prepare().await?;
-            let ran = self.hand.step(true).await?;
+            // Boxed: the futures of handlers are in it, and tests keep this one on the stack.
+            let ran = Box::pin(self.hand.step(true)).await?;
             if ran.is_empty() {
                 return Ok(());
             }

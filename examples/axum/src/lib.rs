@@ -25,6 +25,7 @@ pub const SCHEMA: &str = "create table if not exists orders (
 /// Charges an order.
 #[derive(Serialize, Deserialize)]
 pub struct ChargeOrder {
+    /// Its id.
     pub order: i64,
 }
 
@@ -51,9 +52,12 @@ pub struct Bank {
     pub limit: i64,
 }
 
+/// Why the bank does not charge.
 #[derive(Debug)]
 pub enum BankError {
+    /// It declines these cents, now and later.
     Declined(i64),
+    /// It is closed for the moment.
     Closed,
 }
 
@@ -70,6 +74,8 @@ impl std::error::Error for BankError {}
 
 impl Bank {
     async fn charge(&self, cents: i64, _key: &str) -> Result<(), BankError> {
+        // A request.
+        tokio::task::yield_now().await;
         match cents {
             0 => Err(BankError::Closed),
             cents if cents > self.limit => Err(BankError::Declined(cents)),
@@ -82,12 +88,9 @@ impl Bank {
 pub fn executor(builder: ExecutorBuilder, bank: Bank) -> ExecutorBuilder {
     builder
         .command::<ChargeOrder>()
-        .handle("remind-unpaid", |cx| {
-            let job = cx.job().id;
-            async move {
-                tracing::info!(%job, "reminders go out here");
-                Ok(Outcome::Done)
-            }
+        .handle("remind-unpaid", |job| async move {
+            tracing::info!(job = %job.id, "reminders go out here");
+            Ok(Outcome::Done)
         })
         .state(bank)
         .queue("default", 10)

@@ -77,7 +77,7 @@ impl Type<sqlx::Postgres> for Argument<'_> {
     }
 }
 
-impl<'q> Encode<'q, sqlx::Postgres> for Argument<'_> {
+impl Encode<'_, sqlx::Postgres> for Argument<'_> {
     fn encode_by_ref(&self, to: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
         let mut bytes = BytesMut::new();
         let is_null = self.value.to_sql_checked(self.of, &mut bytes)?;
