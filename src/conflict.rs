@@ -34,7 +34,17 @@ fn lost(code: &SqlState) -> bool {
 
 #[cfg(feature = "sqlx-0_8")]
 fn by_sqlx(error: &(dyn StdError + 'static)) -> bool {
-    crate::sqlx_0_8::code_of(error).is_some_and(|code| lost(&code))
+    sqlx_code(error).is_some_and(|code| lost(&code))
+}
+
+/// Returns the code that a server answered with, if an error is one of sqlx.
+#[cfg(feature = "sqlx-0_8")]
+pub(crate) fn sqlx_code(error: &(dyn StdError + 'static)) -> Option<SqlState> {
+    use sqlx_0_8::postgres::PgDatabaseError;
+    // As above: the server's answer is a cause of sqlx's error.
+    let said = error.downcast_ref::<sqlx_0_8::Error>().and_then(sqlx_0_8::Error::as_database_error);
+    let said = said.and_then(|said| said.try_downcast_ref::<PgDatabaseError>());
+    said.or_else(|| error.downcast_ref::<PgDatabaseError>()).map(|said| SqlState::from_code(said.code()))
 }
 
 #[cfg(not(feature = "sqlx-0_8"))]

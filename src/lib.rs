@@ -148,7 +148,7 @@ pub use message::{
     ScheduleService, SqlStatement, WhenFull, Written,
 };
 #[cfg(feature = "sqlx-0_8")]
-pub use store::postgres::sqlx::v0_8 as sqlx_0_8;
+pub use store::postgres::sqlx as sqlx_0_8;
 pub use store::postgres::{PgTransaction, PgTransactionRef, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};

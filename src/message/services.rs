@@ -189,6 +189,17 @@ impl MessageServices<Postgres> {
     }
 }
 
+#[cfg(feature = "sqlx-0_8")]
+impl MessageServices<crate::sqlx_0_8::Sqlx> {
+    /// Connects to PostgreSQL, with the application's pool for contexts and handlers. See [`Sqlx::connect`](crate::sqlx_0_8::Sqlx::connect).
+    ///
+    /// # Errors
+    /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.
+    pub async fn sqlx(pool: sqlx_0_8::PgPool, config: &DatabaseConfig) -> Result<Self> {
+        Ok(Self::new(crate::sqlx_0_8::Sqlx::connect(pool, config).await?, config))
+    }
+}
+
 impl MessageServices<AnyStore> {
     /// Connects to what the URLs name: the database, and the broker if there is one. Migrates the schema of an embedded database at once,
     /// because nothing else will.

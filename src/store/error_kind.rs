@@ -15,7 +15,7 @@ pub(crate) fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<crate
             return Some(kind);
         }
         #[cfg(feature = "sqlx-0_8")]
-        if let Some(kind) = postgres::sqlx::v0_8::driver_kind(error) {
+        if let Some(kind) = postgres::sqlx::driver_kind(error) {
             return Some(kind);
         }
         postgres::driver_kind(error)

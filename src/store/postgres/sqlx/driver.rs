@@ -14,6 +14,7 @@ use super::sqlx::postgres::{
     PgArgumentBuffer, PgArguments, PgDatabaseError, PgRow, PgSeverity, PgTypeInfo, PgValueFormat,
 };
 use super::sqlx::{self, Arguments as _, Executor as _, PgConnection, Row as _, Type, TypeInfo as _, ValueRef as _};
+use crate::conflict::sqlx_code;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::postgres::driver::{Columns, Driver};
 use crate::store::postgres::driver_error::{Answer, classify_answer};
@@ -113,20 +114,12 @@ impl Columns for PgRow {
     }
 }
 
-/// Returns the code that a server answered with, if an error is one of sqlx.
-pub(crate) fn code_of(error: &(dyn std::error::Error + 'static)) -> Option<SqlState> {
-    // The answer of the server is a cause of sqlx's error, and may be all that is visible.
-    let said = error.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
-    let said = said.and_then(|said| said.try_downcast_ref::<PgDatabaseError>());
-    said.or_else(|| error.downcast_ref::<PgDatabaseError>()).map(|said| SqlState::from_code(said.code()))
-}
-
 /// Returns the kind of an error of sqlx.
 pub(crate) fn driver_kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
     if let Some(error) = error.downcast_ref::<sqlx::Error>() {
         return Some(classify(error).0);
     }
-    let code = code_of(error)?;
+    let code = sqlx_code(error)?;
     Some(classify_answer(Answer { code: &code, message: "", is_panic: false }).0)
 }
 

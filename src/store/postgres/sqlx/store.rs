@@ -8,7 +8,6 @@ use super::sqlx::{self, PgPool};
 use super::transaction::SqlxTransaction;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
-use crate::message::MessageServices;
 use crate::store::postgres::{Postgres, in_transaction};
 use crate::store::{JobStore, Store, UnitOfWork as _};
 
@@ -81,15 +80,5 @@ impl Store for Sqlx {
 
     fn engine(&self) -> Arc<dyn JobStore> {
         self.engine.engine()
-    }
-}
-
-impl MessageServices<Sqlx> {
-    /// Connects to PostgreSQL, with the application's pool for contexts and handlers. See [`Sqlx::connect`].
-    ///
-    /// # Errors
-    /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.
-    pub async fn sqlx(pool: PgPool, config: &DatabaseConfig) -> Result<Self> {
-        Ok(Self::new(Sqlx::connect(pool, config).await?, config))
     }
 }
