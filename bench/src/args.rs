@@ -14,7 +14,7 @@ Usage: jobwright-bench core|amqp|engine|peers [--runs N] [--quick] [--only CASE,
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
-  --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
+  --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlx, sqlite
                     amqp: publish, commit, confirmed, end-to-end, latency, external
                     engine: plain, options, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
                     peers: graphile-npm, graphile-npm-1, pg-boss, graphile-queues, graphile-queues-1, pg-boss-fifo,
@@ -36,7 +36,7 @@ amqp://user:password@host:5672/vhost. Without DATABASE_URL, `fleet` starts a Pos
 const NAMES: &str = "`core`, `amqp`, `engine`, `peers` and `fleet`";
 
 /// The measurements, in the order in which they run.
-pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
+pub(crate) const CASES: [&str; 8] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlx", "sqlite"];
 
 /// The cost of groups, limits, uniqueness and history.
 pub(crate) const ENGINE_CASES: [&str; 11] = [

@@ -6,6 +6,7 @@ mod idle;
 pub(crate) mod latency;
 pub(crate) mod send;
 mod sqlite;
+mod sqlx;
 mod transaction;
 
 use std::time::{Duration, Instant};
@@ -29,6 +30,7 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             "latency" => latency::run(bench, report).await?,
             "idle" => idle::run(bench, report).await?,
             "transaction" => transaction::run(bench, report).await?,
+            "sqlx" => sqlx::run(bench, report).await?,
             "sqlite" => sqlite::run(bench, report).await?,
             other => return Err(format!("the case {other:?} has no measurement").into()),
         }

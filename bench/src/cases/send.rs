@@ -153,7 +153,7 @@ async fn with_user_row(services: &MessageServices, schema: &Schema, jobs: usize,
 }
 
 /// Creates a schema with a user table beside ours.
-async fn prepared(bench: &Bench<'_>) -> Result<Schema> {
+pub(super) async fn prepared(bench: &Bench<'_>) -> Result<Schema> {
     let schema = bench.schema().await?;
     let sql = format!("create table {}.effect (n bigint not null)", schema.name);
     bench.server.client().batch_execute(&sql).await?;

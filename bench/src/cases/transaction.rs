@@ -13,7 +13,7 @@ use crate::setup::{Bench, Schema};
 use crate::{Result, limits};
 
 /// Slots of the queue; more than connections, so that no connection waits for a claim.
-const CONCURRENCY: usize = 64;
+pub(super) const CONCURRENCY: usize = 64;
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let jobs = bench.args.count(5000, 500);
@@ -31,7 +31,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn prepared(bench: &Bench<'_>, jobs: usize) -> Result<Schema> {
+pub(super) async fn prepared(bench: &Bench<'_>, jobs: usize) -> Result<Schema> {
     let schema = bench.schema().await?;
     let client = bench.connect().await?;
     client.batch_execute(&format!("create table {}.effect (n bigint not null)", schema.name)).await?;
@@ -52,7 +52,7 @@ async fn bare(bench: &Bench<'_>, schema: Schema, jobs: usize) -> Result<f64> {
     finished(bench, schema, jobs, start).await
 }
 
-async fn executor(bench: &Bench<'_>, schema: Schema, jobs: usize) -> Result<f64> {
+pub(super) async fn executor(bench: &Bench<'_>, schema: Schema, jobs: usize) -> Result<f64> {
     let services = schema.services().await?;
     let insert = format!("insert into {}.effect (n) values ($1)", schema.name);
     let start = Instant::now();
