@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use jobwright::{Error, ErrorKind, JobError, MessageServices, NewJob, RetryAdvice};
+use jobwright::store::JobState;
+use jobwright::{
+    CommandExecutor, Error, ErrorKind, JobError, KindOptions, MessageServices, NewJob, Outcome, RetryAdvice,
+    RetryPolicy,
+};
 use sqlx::Connection as _;
 use sqlx_0_8 as sqlx;
 
 use crate::context::services::{Audit, Refuses};
-use crate::support::environment::World;
+use crate::support::environment::{World, quick};
 use crate::support::jobs::{LATER, job};
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
@@ -119,6 +123,93 @@ async fn what_did_not_commit_is_an_error() {
     }
 }
 
+/// sqlx rolls a whole transaction back where a `begin` in it fails or is cancelled. What follows must not be committed statement by statement: neither the
+/// messages of a context nor the end of a handler's job.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_begin_that_failed_nothing_is_committed() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    for cancelled in [true, false] {
+        let mut cx = messages.begin();
+        cx.send(job()).unwrap();
+        lose(cx.transaction().await.unwrap(), cancelled).await;
+        let error = cx.commit().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Aborted, "cancelled: {cancelled}, {error}");
+        assert_eq!(kept(&db).await, (0, 0), "cancelled: {cancelled}");
+
+        let mut transaction = messages.store().pool().begin().await.unwrap();
+        lose(&mut transaction, cancelled).await;
+        let mut enlisted = messages.enlist(&mut transaction);
+        enlisted.send(job()).unwrap();
+        assert_eq!(enlisted.flush().await.err().unwrap().kind(), ErrorKind::Aborted);
+        drop(transaction);
+        assert_eq!(kept(&db).await, (0, 0), "cancelled: {cancelled}");
+    }
+    // A handler of which nothing is kept has failed, and its job is there.
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .kind_options("loses", KindOptions::default().max_attempts(2).retry(RetryPolicy::Fixed(Duration::ZERO)))
+        .handle_with("loses", |cx| {
+            Box::pin(async move {
+                let cancelled = cx.job().attempt == 1;
+                cx.send(NewJob::json("child", &1))?;
+                lose(cx.transaction().await?, cancelled).await;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("loses", &1).max_attempts(2)).await.unwrap();
+    db.reaches(id, JobState::Dead).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(kept(&db).await, (0, 1), "the job, and neither its row nor its child");
+}
+
+/// Writes, and then makes sqlx roll the transaction back.
+async fn lose(connection: &mut sqlx::PgConnection, cancelled: bool) {
+    write(connection, "undone").await;
+    if cancelled {
+        let mut begun = Box::pin(connection.begin());
+        assert!(futures_util::poll!(&mut begun).is_pending());
+    } else {
+        sqlx::raw_sql("select 1/0").execute(&mut *connection).await.unwrap_err();
+        connection.begin().await.unwrap_err();
+    }
+}
+
+/// A savepoint whose end is missing is an error, and not half of a commit.
+#[tokio::test]
+async fn an_open_savepoint_is_refused() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let mut cx = messages.begin();
+    cx.send(job()).unwrap();
+    let transaction = cx.transaction().await.unwrap();
+    write(transaction, "undone").await;
+    std::mem::forget(transaction.begin().await.unwrap());
+    let error = cx.commit().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Aborted && error.to_string().contains("savepoint"), "{error}");
+    assert_eq!(kept(&db).await, (0, 0));
+    messages.begin().transaction().await.unwrap();
+}
+
+/// The pool's session and the engine's differ in their zones and styles of dates: sqlx sets its own.
+#[tokio::test]
+async fn a_role_with_a_zone_of_its_own() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let (mut config, role) = (db.aside().config(), format!("r{}", uuid::Uuid::new_v4().simple()));
+    let aside = db.aside().client().await;
+    let create = format!(
+        "create role {role} superuser login; alter role {role} set timezone = 'Asia/Kolkata'; alter role {role} set datestyle = 'SQL, DMY'"
+    );
+    aside.batch_execute(&create).await.unwrap();
+    config = config.clone().with_url(config.url.expose().replacen("postgres@", &format!("{role}@"), 1));
+    let opened = MessageServices::sqlx(pool(&config).await, &config).await;
+    aside.batch_execute(&format!("drop role {role}")).await.unwrap();
+    opened.unwrap();
+}
+
 /// A `begin` in a transaction of a context is a savepoint, and ends nothing.
 #[tokio::test]
 async fn a_savepoint_in_a_context() {
@@ -193,7 +284,10 @@ async fn a_pool_to_another_database_is_refused() {
     let elsewhere = sqlx::PgPool::connect_with(other.database("template1")).await.unwrap();
     let error = MessageServices::sqlx(elsewhere, &config).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("template1") && error.to_string().contains("same URL"), "{error}");
+    assert!(
+        error.to_string().contains("template1") && error.to_string().contains("same database of the same server"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -135,9 +135,10 @@ fn classify(error: &sqlx::Error) -> (ErrorKind, String, &'static str, Option<Sql
             }
             None => (ErrorKind::Database, ""),
         },
-        sqlx::Error::PoolTimedOut => {
-            (ErrorKind::Busy, "raise `max_connections` of the application's pool, or keep transactions shorter")
-        }
+        sqlx::Error::PoolTimedOut => (
+            ErrorKind::Busy,
+            "check that the server can be reached; otherwise raise `max_connections` of the application's pool, or keep transactions shorter",
+        ),
         sqlx::Error::PoolClosed => (ErrorKind::Unreachable, "the application has closed its pool"),
         sqlx::Error::Configuration(_) => (ErrorKind::Config, "check the options of the application's pool"),
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {

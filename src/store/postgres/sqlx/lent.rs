@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::driver::SqlxConnection;
+use super::probe::{Probed, is_open, probe};
 use super::sqlx::PgConnection;
 use crate::error::Result;
 use crate::job::JobMessage;
@@ -16,20 +17,37 @@ use crate::store::{Inserted, JobWriter, Preclaim};
 /// An open transaction of sqlx that a [message service](crate::MessageService) may write into. It dereferences to sqlx's connection. Leave the
 /// end of the transaction to the code that began it; savepoints are fine (`begin` on the connection makes one).
 pub struct SqlxTransactionRef<'t> {
-    pub(super) shared: &'t Arc<Shared>,
-    pub(super) connection: &'t mut PgConnection,
-    /// There if a context commits it.
-    pub(super) evidence: Option<&'t mut Evidence>,
+    shared: &'t Arc<Shared>,
+    connection: &'t mut PgConnection,
+    owner: Owner<'t>,
 }
 
-impl SqlxTransactionRef<'_> {
-    pub(super) fn driver(&mut self) -> SqlxConnection<'_> {
-        SqlxConnection { shared: self.shared, connection: self.connection }
+/// The code that began the transaction.
+enum Owner<'t> {
+    /// A context, which commits it.
+    Context { evidence: &'t mut Evidence, probed: &'t mut Probed },
+    /// The caller of `enlist`.
+    Caller,
+}
+
+impl<'t> SqlxTransactionRef<'t> {
+    pub(super) fn of_context(
+        shared: &'t Arc<Shared>,
+        connection: &'t mut PgConnection,
+        evidence: &'t mut Evidence,
+        probed: &'t mut Probed,
+    ) -> Self {
+        Self { shared, connection, owner: Owner::Context { evidence, probed } }
+    }
+
+    pub(super) fn of_caller(shared: &'t Arc<Shared>, connection: &'t mut PgConnection) -> Self {
+        Self { shared, connection, owner: Owner::Caller }
     }
 
     /// Sets, releases or rolls back to a savepoint.
     pub(crate) async fn savepoint(&mut self, sql: &'static str) -> Result<()> {
-        self.driver().batch("flush job messages", sql).await
+        let mut driver = SqlxConnection { shared: self.shared, connection: self.connection };
+        driver.batch("flush job messages", sql).await
     }
 }
 
@@ -43,6 +61,9 @@ impl Deref for SqlxTransactionRef<'_> {
 
 impl DerefMut for SqlxTransactionRef<'_> {
     fn deref_mut(&mut self) -> &mut PgConnection {
+        if let Owner::Context { probed, .. } = &mut self.owner {
+            probed.forget();
+        }
         self.connection
     }
 }
@@ -55,8 +76,18 @@ impl fmt::Debug for SqlxTransactionRef<'_> {
 
 impl JobWriter for SqlxTransactionRef<'_> {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        let sql = &self.shared.sql;
         let mut driver = SqlxConnection { shared: self.shared, connection: self.connection };
-        let evidence = self.evidence.as_deref_mut();
-        in_transaction::insert(&mut driver, &self.shared.sql, messages, owned, evidence).await
+        match &mut self.owner {
+            Owner::Context { evidence, probed } => {
+                probe(&mut driver, probed).await?;
+                probed.heed(in_transaction::insert(&mut driver, sql, messages, owned, Some(evidence)).await)
+            }
+            Owner::Caller => {
+                // Of the caller's own transaction, its depth may be any but none.
+                is_open(&driver)?;
+                in_transaction::insert(&mut driver, sql, messages, owned, None).await
+            }
+        }
     }
 }

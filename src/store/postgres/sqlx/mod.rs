@@ -48,6 +48,7 @@
 
 mod driver;
 mod lent;
+mod probe;
 mod store;
 mod transaction;
 

@@ -44,14 +44,14 @@ impl Sqlx {
 
     /// Lends a caller's transaction to message services.
     pub(crate) fn lend<'t>(&'t self, transaction: &'t mut sqlx::PgConnection) -> SqlxTransactionRef<'t> {
-        SqlxTransactionRef { shared: &self.engine.0, connection: transaction, evidence: None }
+        SqlxTransactionRef::of_caller(&self.engine.0, transaction)
     }
 
     /// Makes sure that both ways lead to the same database: jobs that one of them writes would never be found by the other.
     async fn check_pool(&self) -> Result<()> {
         let shared = &self.engine.0;
         let mut transaction = SqlxTransaction::begin(shared, &self.pool).await?;
-        let theirs = in_transaction::place(&mut transaction.driver().0, &shared.sql).await?;
+        let theirs = transaction.place().await?;
         transaction.rollback().await?;
         let mut transaction = self.engine.begin().await?;
         let ours = in_transaction::place(&mut transaction.driver().0, &shared.sql).await?;
@@ -60,7 +60,7 @@ impl Sqlx {
             return Ok(());
         }
         Err(crate::Error::config(format!(
-            "the pool of sqlx leads to the database {theirs}, and `database.url` to {ours}: give both the same URL"
+            "the pool of sqlx leads to the database {theirs}, and `database.url` to {ours}: both have to lead to the same database of the same server"
         )))
     }
 }

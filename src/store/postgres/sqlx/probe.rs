@@ -1,0 +1,110 @@
+//! Makes sure that a transaction is open and not aborted, before this store writes in it or commits it.
+//!
+//! sqlx reports the commit of an aborted transaction as a success, as other drivers do. And it ends the whole transaction where the `begin` of a savepoint fails or is
+//! cancelled: what follows would be committed statement by statement. So the removal of a job must not come first.
+
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+
+use super::driver::SqlxConnection;
+use super::sqlx::{self, Database, Executor as _, PgConnection, TransactionManager as _};
+use crate::conflict::sqlx_code;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::postgres::error::{ErrorContext, unanswered};
+
+/// Refused where there is no transaction, and in one that is aborted.
+const PROBE: &str = "savepoint jobwright";
+
+/// What is known of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Probed {
+    /// It was probed since code of others had it.
+    is_open: bool,
+    /// A statement got no answer: it may still run.
+    is_lost: bool,
+}
+
+impl Probed {
+    /// Code of others gets the transaction.
+    pub(super) fn forget(&mut self) {
+        self.is_open = false;
+    }
+
+    /// Takes note of the end of a statement of ours.
+    pub(super) fn heed<T>(&mut self, done: Result<T>) -> Result<T> {
+        if let Err(error) = &done {
+            self.is_lost |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable);
+        }
+        done
+    }
+
+    /// Returns whether the connection is of no use to others.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+}
+
+/// Returns how many transactions and savepoints sqlx has open on a connection.
+pub(super) fn depth(connection: &PgConnection) -> usize {
+    <sqlx::Postgres as Database>::TransactionManager::get_transaction_depth(connection)
+}
+
+/// Probes the transaction unless that is done.
+pub(super) async fn probe(driver: &mut SqlxConnection<'_>, probed: &mut Probed) -> Result<()> {
+    if probed.is_open {
+        return Ok(());
+    }
+    let shared = driver.shared;
+    let label = &shared.label;
+    let aborted = |why: String| Error::new(ErrorKind::Aborted, why);
+    match depth(driver.connection) {
+        1 => {}
+        0 => {
+            return Err(aborted(format!(
+                "the transaction on {label} was over before its commit: a `begin` in it failed or was cancelled, by which sqlx rolls all of it back"
+            )));
+        }
+        _ => {
+            return Err(aborted(format!(
+                "the transaction on {label} has a savepoint that is still open: end what `begin` returned before the commit"
+            )));
+        }
+    }
+    let context = ErrorContext { what: "go on with a transaction", label };
+    let Ok(answer) = timeout(shared.call_timeout, driver.connection.execute(PROBE)).await else {
+        probed.is_lost = true;
+        return Err(context.timeout(shared.call_timeout).keeping_nothing());
+    };
+    let Err(error) = answer else {
+        probed.is_open = true;
+        return Ok(());
+    };
+    if sqlx_code(&error) == Some(SqlState::NO_ACTIVE_SQL_TRANSACTION) {
+        let why = format!(
+            "the transaction on {label} was over before its commit: a statement inside it ended it (COMMIT or ROLLBACK)"
+        );
+        return Err(aborted(why).with_source(error));
+    }
+    let error = context.explain_sqlx(error);
+    if unanswered(&error) {
+        probed.is_lost = true;
+        let why = format!("the connection to {label} was lost before the commit was sent; nothing was kept");
+        return Err(aborted(why).with_source(error));
+    }
+    // Of a statement before, for example one that the application has cancelled: its error comes now.
+    Err(error)
+}
+
+/// Refuses to write into a transaction of the caller that sqlx has ended. Takes no round trip.
+pub(super) fn is_open(driver: &SqlxConnection<'_>) -> Result<()> {
+    if depth(driver.connection) > 0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Aborted,
+        format!(
+            "the transaction on {} is over: a `begin` in it failed or was cancelled, by which sqlx rolls all of it back",
+            driver.shared.label
+        ),
+    ))
+}
