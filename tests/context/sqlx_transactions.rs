@@ -148,7 +148,7 @@ async fn after_a_begin_that_failed_nothing_is_committed() {
     // A handler of which nothing is kept has failed, and its job is there.
     let executor = CommandExecutor::builder(messages.clone())
         .config(quick())
-        .kind_options("loses", KindOptions::default().max_attempts(2).retry(RetryPolicy::Fixed(Duration::ZERO)))
+        .kind_options("loses", KindOptions::default().retry(RetryPolicy::Fixed(Duration::ZERO)))
         .handle_with("loses", |cx| {
             Box::pin(async move {
                 let cancelled = cx.job().attempt == 1;
@@ -173,7 +173,7 @@ async fn lose(connection: &mut sqlx::PgConnection, cancelled: bool) {
         let mut begun = Box::pin(connection.begin());
         assert!(futures_util::poll!(&mut begun).is_pending());
     } else {
-        sqlx::raw_sql("select 1/0").execute(&mut *connection).await.unwrap_err();
+        sqlx::query("select 1/0").execute(&mut *connection).await.unwrap_err();
         connection.begin().await.unwrap_err();
     }
 }
