@@ -102,7 +102,7 @@ async fn tour(config: Config) -> Result {
     messages.send(NewJob::json("without", &2)).await?;
     let mut cx = messages.begin();
     cx.send(NewJob::json("given-up", &3))?;
-    drop(cx);
+    cx.rollback().await?;
 
     // A refused job: the context continues without it.
     let mut cx = messages.begin();

@@ -87,11 +87,11 @@ async fn tour(config: Config) -> Result {
     cx.commit().await?;
     println!("order 1 and job {id}: committed together");
 
-    // Another one, which is dropped: neither the order nor its job ever exists.
+    // Another one, which is rolled back: neither the order nor its job ever exists.
     let mut cx = messages.begin();
     execute(cx.transaction().await?, insert, &[Number(2), Text("Bob")]).await?;
     cx.send(SendInvoice { order: 2 })?;
-    drop(cx);
+    cx.rollback().await?;
     println!("order 2 and its job: rolled back together\n");
 
     // Usually in another process: any process with the handlers can run the jobs.

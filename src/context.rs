@@ -1,8 +1,7 @@
 //! The unit of work: a transaction and the messages that belong to it.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
@@ -36,8 +35,8 @@ pub struct Context<S: Store = Postgres> {
     when_full: WhenFull,
     /// The result of the handler that uses this context. Boxed, because few handlers have one.
     result: Option<Box<NewResult>>,
-    /// It belongs to a handler, whose failure discards its messages.
-    of_handler: bool,
+    /// It is meant to be dropped with messages: a handler's, whose failure discards them.
+    is_quiet: bool,
 }
 
 impl<S: Store> fmt::Debug for Context<S> {
@@ -52,13 +51,18 @@ impl<S: Store> fmt::Debug for Context<S> {
 
 impl<S: Store> Context<S> {
     fn new(shared: Arc<Shared<S>>, when_full: WhenFull) -> Self {
-        Self { shared, service: None, transaction: None, result: None, when_full, of_handler: false }
+        Self { shared, service: None, transaction: None, result: None, when_full, is_quiet: false }
     }
 
     /// Says that it is a handler's.
     pub(crate) fn of_handler(mut self) -> Self {
-        self.of_handler = true;
+        self.run_handler();
         self
+    }
+
+    /// Says that a handler runs in it.
+    pub(crate) fn run_handler(&mut self) {
+        self.is_quiet = true;
     }
 
     /// Returns the context's transaction; the first call opens it.
@@ -259,26 +263,31 @@ impl<S: Store> Context<S> {
 }
 
 impl<S: Store> Drop for Context<S> {
-    /// Tells once that messages were discarded, because a missing `commit` looks like jobs that do not run. A `?` discards them on purpose, so the others
-    /// are told to those who debug.
+    /// Warns that messages were discarded, because a missing `commit` looks like jobs that do not run. After an error (`?`) that is meant, so each kind is told
+    /// once, and further ones to those who debug.
     fn drop(&mut self) {
         // A custom service may panic, and during a panic nothing needs to be told.
-        if self.of_handler || self.service.is_none() || std::thread::panicking() {
+        if self.is_quiet || self.service.is_none() || std::thread::panicking() {
             return;
         }
-        let Ok(Some((jobs, first))) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let Ok(Some((jobs, kind))) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             self.pending().first().map(|first| (self.pending().len(), first.kind.clone()))
         })) else {
             return;
         };
-        let text = "a context was dropped before its `commit`: its jobs are not sent, and its transaction is rolled back (`rollback` does that without a word)";
-        if self.shared.told_of_dropped.swap(true, Ordering::Relaxed) {
-            tracing::debug!(jobs, %first, "{text}");
+        let text = "a context was dropped before its `commit`: its jobs are not sent, and its transaction is rolled back; after an error that is as it \
+                    should be, and `rollback` says that it is meant";
+        let mut told = self.shared.told_of_dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MOST_TOLD && told.insert(kind.clone()) {
+            tracing::warn!(jobs, %kind, "{text}");
         } else {
-            tracing::warn!(jobs, %first, "{text}; further ones are told at DEBUG");
+            tracing::debug!(jobs, %kind, "{text}");
         }
     }
 }
+
+/// The kinds of which the log tells that they were dropped with a context.
+const MOST_TOLD: usize = 100;
 
 impl<S: Store> MessageServices<S> {
     /// Begins a unit of work. Costs nothing until it is used.

@@ -237,6 +237,7 @@ impl<S: Store> ManualExecutor<S> {
     pub(crate) async fn handle(&self, context: &mut Context<S>, job: NewJob) -> Result<HandlerResult> {
         let message = context.hooked(job)?.validate(self.node.job_limits)?;
         let handler = self.handler(&message.kind)?;
+        context.run_handler();
         let queue = self.queues.first().cloned().unwrap_or_default();
         let slots = self.slots(&queue).await?;
         let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());

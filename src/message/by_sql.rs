@@ -53,9 +53,11 @@ impl MessageServices<Postgres> {
     /// * A conflict (a given id of another job, a unique job that is to be rejected) is an error of the statement (SQLSTATE 23505), so the transaction
     ///   has failed.
     /// * A queue that is full refuses nothing, and [`sent`](Self::sent) does not count the job.
-    /// * In a handler, the job does not join the trace of the handler's job: [`NewJob::trace`](crate::NewJob::trace) makes it.
+    /// * In a handler, the job does not join the trace of the handler's job ([`NewJob::trace`](crate::NewJob::trace) makes it), and send hooks see no sender.
+    /// * Several unique jobs, or jobs with given ids, in one transaction: send them in the same order everywhere, or two transactions may wait for each other and
+    ///   one fails (SQLSTATE 40P01). A context orders them itself.
     ///
-    /// To run the same statement again is safe, after a commit whose outcome is unknown for example: while the job exists, nothing is sent.
+    /// While the job exists, the same statement sends nothing more. A job that is over is sent again, and runs again.
     ///
     /// # Errors
     /// * As for [`Context::send`](crate::Context::send), when the job is invalid, or a hook refuses it.

@@ -1,7 +1,7 @@
 //! What all units of work of an application share.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::commit_batcher::CommitBatcher;
@@ -47,8 +47,8 @@ pub(crate) struct Shared<S: Store> {
     pub(crate) when_full: WhenFull,
     /// What commits have sent.
     pub(crate) sent: Sent,
-    /// Whether the log has told that a context was dropped with messages.
-    pub(crate) told_of_dropped: Arc<AtomicBool>,
+    /// The kinds of which the log has told that a context was dropped with them.
+    pub(crate) told_of_dropped: Arc<Mutex<HashSet<String>>>,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::job_waiters::JobWaiters;
@@ -20,6 +21,8 @@ pub(crate) struct WakeUp {
     executors: Mutex<Vec<Weak<dyn LocalExecutor>>>,
     remote: Arc<Remote>,
     store: Arc<dyn Enqueue>,
+    /// The runtime in which it was made: a commit may be reported, and a queue woken, from a thread without one.
+    home: Option<Handle>,
     /// Waiters for the end of a job, in this process.
     pub(crate) job_waiters: Arc<JobWaiters>,
 }
@@ -45,7 +48,8 @@ struct Pending {
 
 impl WakeUp {
     pub(crate) fn new(store: Arc<dyn Enqueue>) -> Self {
-        Self { executors: Mutex::default(), remote: Arc::default(), store, job_waiters: Arc::default() }
+        let home = Handle::try_current().ok();
+        Self { executors: Mutex::default(), remote: Arc::default(), store, home, job_waiters: Arc::default() }
     }
 
     /// Registers an executor for hints about commits in this process, for as long as it lives.
@@ -81,7 +85,7 @@ impl WakeUp {
                 executor.hint(hint);
             }
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        let Some(runtime) = Handle::try_current().ok().or_else(|| self.home.clone()) else {
             // No runtime to send from: others find the jobs when they poll.
             return;
         };
@@ -91,7 +95,7 @@ impl WakeUp {
             !std::mem::replace(&mut pending.started, true)
         };
         if start {
-            runtime.spawn(send_hints(self.remote.clone(), self.store.clone()));
+            runtime.spawn(send_hints(Running(self.remote.clone()), self.store.clone()));
         }
         self.remote.signal.notify_one();
     }
@@ -123,8 +127,21 @@ impl Drop for WakeUp {
     }
 }
 
+/// The task that sends hints. Its runtime may end before the process does: then the next hint starts another one.
+struct Running(Arc<Remote>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut pending = self.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        (pending.started, pending.sending) = (false, false);
+        drop(pending);
+        self.0.sent.notify_waiters();
+    }
+}
+
 /// Sends hints through the engine's own connection. A hint that fails is dropped: polling finds the jobs.
-async fn send_hints(remote: Arc<Remote>, store: Arc<dyn Enqueue>) {
+async fn send_hints(running: Running, store: Arc<dyn Enqueue>) {
+    let remote = &running.0;
     loop {
         let (hints, closed): (Vec<Hint>, bool) = {
             let mut pending = remote.pending.lock().unwrap_or_else(PoisonError::into_inner);

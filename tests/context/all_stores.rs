@@ -84,6 +84,7 @@ pub(crate) async fn a_dropped_context_with_jobs_is_told_once<W: World>(db: &W) {
     drop(messages.begin());
     assert!(logs.about(&kind, "WARN").is_empty());
     drop(begun(&messages));
+    // Once for each kind.
     drop(begun(&messages.clone()));
     let told = logs.about(&kind, "WARN");
     assert_eq!(told.len(), 1, "{told:?}");

@@ -57,6 +57,7 @@ pub(super) async fn send_lines(
                 biased;
                 _ = &mut stop => {
                     bar.finish_and_clear();
+                    batch.rollback().await?;
                     return Err(Failure::Interrupted(interrupted(first - 1)));
                 }
                 next = next => next,

@@ -1,8 +1,8 @@
 //! PostgreSQL with transactions of [sqlx](https://docs.rs/sqlx) 0.8.
 //!
 //! Contexts, handlers and enlisted transactions have connections of the application's `PgPool`. The engine keeps its own, by `tokio-postgres`: it
-//! claims jobs, renews leases and listens there, as it does for [`Postgres`](crate::Postgres). Both run the same statements, and a commit is proven in the
-//! same way.
+//! claims jobs, renews leases and listens there, as it does for [`Postgres`](crate::Postgres). Both run the same statements, and nothing counts
+//! as committed that is not (docs/commits.md).
 //!
 //! ```no_run
 //! use jobwright::sqlx_0_8::Sqlx;
