@@ -222,7 +222,7 @@ cases_with_sqlx! {
         hot_path {
             an_id_that_is_sent_twice_in_a_commit_runs_once
             with_a_free_slot_there_is_no_claim
-            a_job_sent_right_after_the_start_is_handed_over
+            a_job_sent_right_after_the_start_runs
             never_more_than_there_is_room_for
             preclaimed_jobs_do_not_overtake_waiting_ones
         }
