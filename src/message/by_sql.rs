@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
 use super::MessageServices;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::IntoJob;
+use crate::job::{Due, IntoJob, JobMessage};
 use crate::store::Postgres;
 
 /// A statement that sends one job, in a transaction of any driver of PostgreSQL. Made by [`MessageServices::as_sql`].
@@ -26,6 +28,19 @@ impl fmt::Debug for SqlStatement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SqlStatement({}, {} bytes)", self.text, self.parameter.len())
     }
+}
+
+/// Refuses a job that expires before it is due, as the SQL function does: there the error would cost the caller its transaction. A context sends such a job,
+/// which expires at once.
+fn refuse_stillborn(message: &JobMessage) -> Result<()> {
+    let (Due::At(at), Some(ttl)) = (message.due, message.options.ttl) else { return Ok(()) };
+    // By the clock of this machine: the database decides when a job is due, and near the border the function has the last word.
+    if Timestamp::now().saturating_add(ttl).is_ok_and(|end| at >= end) {
+        return Err(Error::invalid(format!(
+            "the job would never run: it is due at {at} and lives for {ttl:?}; make the time to live longer"
+        )));
+    }
+    Ok(())
 }
 
 impl MessageServices<Postgres> {
@@ -52,6 +67,7 @@ impl MessageServices<Postgres> {
     /// * Executors are not woken by the commit: call [`wake`](Self::wake). The job is claimed from the table, also where there is a broker.
     /// * A conflict (a given id of another job, a unique job that is to be rejected) is an error of the statement (SQLSTATE 23505), so the transaction
     ///   has failed.
+    /// * A job whose time to live ends before it is due is refused; a context sends it, and it expires.
     /// * A queue that is full refuses nothing, and [`sent`](Self::sent) does not count the job.
     /// * In a handler, the job does not join the trace of the handler's job ([`NewJob::trace`](crate::NewJob::trace) makes it), and send hooks see no sender.
     /// * Several unique jobs, or jobs with given ids, in one transaction: send them in the same order everywhere, or two transactions may wait for each other and
@@ -73,6 +89,7 @@ impl MessageServices<Postgres> {
             ));
         }
         let mut message = self.shared.hooked(job.into_job())?.validate(self.shared.limits)?;
+        refuse_stillborn(&message)?;
         self.shared.codecs.message(&mut message)?;
         let (text, parameter) = self.shared.store.send_by_sql(&message, self.shared.limits.payload)?;
         Ok(SqlStatement { text, parameter })

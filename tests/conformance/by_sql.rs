@@ -194,6 +194,10 @@ pub(crate) async fn hooks_codecs_and_limits_apply<const POOLED: bool>(db: &Pg<PO
         let by_sql = hooked.as_sql(bad).unwrap_err();
         assert_eq!((by_sql.kind(), by_sql.to_string()), (by_context.kind(), by_context.to_string()));
     }
+    // A context sends it, and it expires. The SQL function would refuse it, at the cost of the caller's transaction.
+    let stillborn = job().at(jiff::Timestamp::now() + Duration::from_secs(3600)).ttl(Duration::from_secs(60));
+    let refused = largest.as_sql(stillborn).unwrap_err();
+    assert!(refused.is_invalid() && refused.to_string().contains("would never run"), "{refused}");
 }
 
 /// A service that changes nothing.
