@@ -198,7 +198,7 @@ fn without_the_broker_all_jobs_are_claimed_from_the_table() {
     let now = status(&sandbox);
     assert_eq!(now["mode"], "down", "{now}");
     let table = sandbox.run(&["status"]).success();
-    assert!(table.stdout.contains("is down") && !format!("{table:?}").contains("hunter2"), "{table:?}");
+    assert!(table.stdout.contains("has been down for") && !format!("{table:?}").contains("hunter2"), "{table:?}");
     let worker = sandbox.run(&["worker", "--drain"]).success();
     assert_eq!(worker.stdout, "1");
     assert!(!worker.stderr.contains("hunter2") && worker.stderr.matches("is down").count() == 1, "{worker:?}");
