@@ -272,8 +272,9 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Registers the node and starts to run jobs. It returns when the slots are open: from then on it claims jobs at once, and commits in this process can hand theirs over as soon as its first claim has found no others. If the
-    /// database goes away meanwhile, it returns after [`call_timeout`](crate::DatabaseConfig::call_timeout), with an executor that goes on trying.
+    /// Registers the node and starts to run jobs. It returns when the slots are open: from then on it claims jobs at once, and commits in this process
+    /// can hand theirs over as soon as its first claim has found no others. If the database goes away meanwhile, it returns after
+    /// [`call_timeout`](crate::DatabaseConfig::call_timeout), with an executor that goes on trying.
     ///
     /// # Errors
     /// When the configuration is invalid, the database can't be reached, or its schema is not the one this build needs.

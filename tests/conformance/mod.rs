@@ -88,7 +88,7 @@ macro_rules! run {
 }
 
 macro_rules! conformance {
-    (every { $($every:tt)* } sql { $($sql:tt)* } postgres { $($postgres:tt)* } transactions { $($transactions:tt)* }) => {
+    (every { $($every:tt)* } sql { $($sql:tt)* } postgres { $($postgres:tt)* }) => {
         mod oracle {
             run! { crate::support::oracle::Oracle, $($every)* }
         }
@@ -102,12 +102,10 @@ macro_rules! conformance {
         mod pgbouncer {
             run! { crate::support::postgres::Pg<true>, $($every)* $($sql)* $($postgres)* }
         }
-        /// The engine is that of the store above. Only the transactions of contexts are others.
-        mod sqlx {
-            run! { crate::support::sqlx::SqlxDb, $($transactions)* }
-        }
     };
 }
+
+mod sqlx;
 
 conformance! {
     every {
@@ -827,41 +825,6 @@ conformance! {
             a_node_retires_after_its_commit_that_hands_over
             a_claim_that_meets_the_death_of_its_node_sees_it
             a_limit_does_not_wait_forever
-        }
-    }
-    transactions {
-        transactions {
-            nothing_is_seen_before_the_commit
-            rolled_back_is_nothing
-            several_flushes_in_one
-            a_handler_commits_all_at_once
-            a_stale_claim_is_not_removed
-            removed_together_all_claims_have_to_be_current
-            inserts_like_the_engine
-            a_thousand_in_one_flush
-            nothing_to_commit
-            dropped_transactions_leave_nothing_behind
-        }
-        ids_of_other_jobs {
-            in_a_flush_of_several_statements
-        }
-        large_batches {
-            in_a_transaction_of_the_caller
-        }
-        uniques {
-            reject
-            rolled_back_it_holds_nothing
-            an_id_that_is_there_takes_nothing_from_others
-        }
-        unique_key_release {
-            a_period_goes_on
-            ended_by_transactions
-        }
-        history {
-            a_rolled_back_end_is_not_remembered
-            a_batch_is_remembered_one_by_one
-            a_result_comes_with_the_end_of_its_job
-            a_result_has_its_time
         }
     }
 }

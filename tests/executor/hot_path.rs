@@ -80,6 +80,8 @@ pub(crate) async fn a_job_sent_right_after_the_start_runs<W: World>(db: &W) {
             .start()
             .await
             .unwrap();
+        let health = executor.telemetry().health();
+        assert!(health.is_ready(), "round {round}: {health:?}");
         messages.send(NewJob::json("quick", &())).await.unwrap();
         db.drained().await;
         let stats = executor.shutdown(PATIENCE).await.unwrap();

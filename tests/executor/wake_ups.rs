@@ -384,6 +384,26 @@ async fn woken_after_a_commit_of_sql_on_sqlite() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
+/// A program without a runtime of its own wakes inside one that lasts for a call, or outside of any.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn woken_from_threads_without_a_lasting_runtime() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let messages = db.messages().await;
+    let mut ear = db.ear().await;
+    let woken = messages.clone();
+    std::thread::spawn(move || {
+        let brief = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        brief.block_on(async { woken.wake("brief").unwrap() });
+        drop(brief);
+        woken.wake("outside").unwrap();
+    })
+    .join()
+    .unwrap();
+    while ear.next().await.0 != "qoutside" {}
+    messages.wake("later").unwrap();
+    while ear.next().await.0 != "qlater" {}
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_names_of_queues_are_woken() {
     let Some(db) = Pg::<false>::create().await else { return };

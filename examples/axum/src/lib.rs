@@ -1,5 +1,8 @@
 //! A shop as a web service: an order and the job that charges it are one commit.
 
+#[path = "../../support/bank.rs"]
+mod bank;
+
 use std::time::Duration;
 
 use axum::extract::{Path, State};
@@ -13,6 +16,8 @@ use jobwright::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+pub use self::bank::{Bank, BankError};
 
 /// The service's own tables. A real one has its own migrations.
 pub const SCHEMA: &str = "create table if not exists orders (
@@ -43,44 +48,6 @@ impl Command for ChargeOrder {
         transaction.execute("update orders set paid = true where id = $1", &[&self.order]).await?;
         // The order is paid and this job is gone, or neither.
         Ok(Outcome::Done)
-    }
-}
-
-/// A service elsewhere.
-pub struct Bank {
-    /// The most that it takes at once.
-    pub limit: i64,
-}
-
-/// Why the bank does not charge.
-#[derive(Debug)]
-pub enum BankError {
-    /// It declines these cents, now and later.
-    Declined(i64),
-    /// It is closed for the moment.
-    Closed,
-}
-
-impl std::fmt::Display for BankError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Declined(cents) => write!(f, "the bank declined {cents} cents"),
-            Self::Closed => f.write_str("the bank is closed"),
-        }
-    }
-}
-
-impl std::error::Error for BankError {}
-
-impl Bank {
-    async fn charge(&self, cents: i64, _key: &str) -> Result<(), BankError> {
-        // A request.
-        tokio::task::yield_now().await;
-        match cents {
-            0 => Err(BankError::Closed),
-            cents if cents > self.limit => Err(BankError::Declined(cents)),
-            _ => Ok(()),
-        }
     }
 }
 

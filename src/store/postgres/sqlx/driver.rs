@@ -7,6 +7,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull as IsNullValue, ToSql, Type as PgType};
 
+use super::probe::Probed;
 use super::sqlx::encode::{Encode, IsNull};
 use super::sqlx::error::BoxDynError;
 use super::sqlx::postgres::types::Oid;
@@ -26,6 +27,8 @@ use crate::store::postgres::statements::Statement;
 pub(super) struct SqlxConnection<'t> {
     pub(super) shared: &'t Arc<Shared>,
     pub(super) connection: &'t mut PgConnection,
+    /// There if a context commits it.
+    pub(super) probed: Option<&'t mut Probed>,
 }
 
 impl Driver for SqlxConnection<'_> {
@@ -45,11 +48,15 @@ impl Driver for SqlxConnection<'_> {
                 .map_err(|error| context.explain_sqlx(sqlx::Error::Encode(error)))?;
         }
         // Unnamed behind a transaction pooler, as it is on the connections of the engine.
-        let query = sqlx::query_with(super::statement(&statement.sql), arguments).persistent(!self.shared.pgbouncer);
-        timeout(self.shared.call_timeout, query.fetch_all(&mut *self.connection))
-            .await
-            .map_err(|_| context.timeout(self.shared.call_timeout))?
-            .map_err(|error| context.explain_sqlx(error))
+        let query = sqlx::query_with(&statement.sql, arguments).persistent(!self.shared.pgbouncer);
+        let done = match timeout(self.shared.call_timeout, query.fetch_all(&mut *self.connection)).await {
+            Ok(answer) => answer.map_err(|error| context.explain_sqlx(error)),
+            Err(_) => Err(context.timeout(self.shared.call_timeout)),
+        };
+        if let (Err(error), Some(probed)) = (&done, &mut self.probed) {
+            probed.heed(error);
+        }
+        done
     }
 }
 

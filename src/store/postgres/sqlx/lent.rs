@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::driver::SqlxConnection;
-use super::probe::{Probed, is_open, probe};
+use super::probe::Probed;
 use super::sqlx::PgConnection;
 use crate::error::Result;
 use crate::job::JobMessage;
@@ -19,15 +19,8 @@ use crate::store::{Inserted, JobWriter, Preclaim};
 pub struct SqlxTransactionRef<'t> {
     shared: &'t Arc<Shared>,
     connection: &'t mut PgConnection,
-    owner: Owner<'t>,
-}
-
-/// The code that began the transaction.
-enum Owner<'t> {
-    /// A context, which commits it.
-    Context { evidence: &'t mut Evidence, probed: &'t mut Probed },
-    /// The caller of `enlist`.
-    Caller,
+    /// There if a context commits it, and not the caller of `enlist`.
+    context: Option<(&'t mut Evidence, &'t mut Probed)>,
 }
 
 impl<'t> SqlxTransactionRef<'t> {
@@ -37,16 +30,16 @@ impl<'t> SqlxTransactionRef<'t> {
         evidence: &'t mut Evidence,
         probed: &'t mut Probed,
     ) -> Self {
-        Self { shared, connection, owner: Owner::Context { evidence, probed } }
+        Self { shared, connection, context: Some((evidence, probed)) }
     }
 
     pub(super) fn of_caller(shared: &'t Arc<Shared>, connection: &'t mut PgConnection) -> Self {
-        Self { shared, connection, owner: Owner::Caller }
+        Self { shared, connection, context: None }
     }
 
     /// Sets, releases or rolls back to a savepoint.
     pub(crate) async fn savepoint(&mut self, sql: &'static str) -> Result<()> {
-        let mut driver = SqlxConnection { shared: self.shared, connection: self.connection };
+        let mut driver = SqlxConnection { shared: self.shared, connection: self.connection, probed: None };
         driver.batch("flush job messages", sql).await
     }
 }
@@ -61,7 +54,7 @@ impl Deref for SqlxTransactionRef<'_> {
 
 impl DerefMut for SqlxTransactionRef<'_> {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        if let Owner::Context { probed, .. } = &mut self.owner {
+        if let Some((_, probed)) = &mut self.context {
             probed.forget();
         }
         self.connection
@@ -76,18 +69,12 @@ impl fmt::Debug for SqlxTransactionRef<'_> {
 
 impl JobWriter for SqlxTransactionRef<'_> {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        let sql = &self.shared.sql;
-        let mut driver = SqlxConnection { shared: self.shared, connection: self.connection };
-        match &mut self.owner {
-            Owner::Context { evidence, probed } => {
-                probe(&mut driver, probed).await?;
-                probed.heed(in_transaction::insert(&mut driver, sql, messages, owned, Some(evidence)).await)
-            }
-            Owner::Caller => {
-                // Of the caller's own transaction, its depth may be any but none.
-                is_open(&driver)?;
-                in_transaction::insert(&mut driver, sql, messages, owned, None).await
-            }
-        }
+        let (evidence, probed) = match &mut self.context {
+            Some((evidence, probed)) => (Some(&mut **evidence), Some(&mut **probed)),
+            None => (None, None),
+        };
+        let mut driver = SqlxConnection { shared: self.shared, connection: self.connection, probed };
+        driver.probe().await?;
+        in_transaction::insert(&mut driver, &self.shared.sql, messages, owned, evidence).await
     }
 }

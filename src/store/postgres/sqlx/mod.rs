@@ -58,8 +58,3 @@ pub(crate) use self::driver::driver_kind;
 pub use self::lent::SqlxTransactionRef;
 pub use self::store::Sqlx;
 pub use self::transaction::SqlxTransaction;
-
-/// Returns a statement as this version takes it.
-fn statement(sql: &str) -> &str {
-    sql
-}

@@ -30,12 +30,9 @@ impl Probed {
         self.is_open = false;
     }
 
-    /// Takes note of the end of a statement of ours.
-    pub(super) fn heed<T>(&mut self, done: Result<T>) -> Result<T> {
-        if let Err(error) = &done {
-            self.is_lost |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable);
-        }
-        done
+    /// Takes note of the error of a statement of ours.
+    pub(super) fn heed(&mut self, error: &Error) {
+        self.is_lost |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable);
     }
 
     /// Returns whether the connection is of no use to others.
@@ -49,62 +46,46 @@ pub(super) fn depth(connection: &PgConnection) -> usize {
     <sqlx::Postgres as Database>::TransactionManager::get_transaction_depth(connection)
 }
 
-/// Probes the transaction unless that is done.
-pub(super) async fn probe(driver: &mut SqlxConnection<'_>, probed: &mut Probed) -> Result<()> {
-    if probed.is_open {
-        return Ok(());
-    }
-    let shared = driver.shared;
-    let label = &shared.label;
-    let aborted = |why: String| Error::new(ErrorKind::Aborted, why);
-    match depth(driver.connection) {
-        1 => {}
-        0 => {
+impl SqlxConnection<'_> {
+    /// Makes sure that there is a transaction to write into. One of the caller, of any depth, is only looked at, which takes no round trip: its commit is the
+    /// caller's. One that a context commits is probed, unless that is done.
+    pub(super) async fn probe(&mut self) -> Result<()> {
+        let shared = self.shared;
+        let label = &shared.label;
+        let aborted = |why: String| Error::new(ErrorKind::Aborted, why);
+        let depth = depth(self.connection);
+        if depth == 0 {
             return Err(aborted(format!(
                 "the transaction on {label} was over before its commit: a `begin` in it failed or was cancelled, by which sqlx rolls all of it back"
             )));
         }
-        _ => {
+        let Some(probed) = self.probed.as_deref_mut().filter(|probed| !probed.is_open) else { return Ok(()) };
+        if depth > 1 {
             return Err(aborted(format!(
                 "the transaction on {label} has a savepoint that is still open: end what `begin` returned before the commit"
             )));
         }
+        let context = ErrorContext { what: "go on with a transaction", label };
+        let error = match timeout(shared.call_timeout, self.connection.execute(PROBE)).await {
+            Ok(Ok(_)) => {
+                probed.is_open = true;
+                return Ok(());
+            }
+            Ok(Err(error)) if sqlx_code(&error) == Some(SqlState::NO_ACTIVE_SQL_TRANSACTION) => {
+                let why = "a statement inside it ended it (COMMIT or ROLLBACK)";
+                return Err(
+                    aborted(format!("the transaction on {label} was over before its commit: {why}")).with_source(error)
+                );
+            }
+            Ok(Err(error)) => context.explain_sqlx(error),
+            Err(_) => context.timeout(shared.call_timeout),
+        };
+        probed.heed(&error);
+        if unanswered(&error) {
+            let why = format!("the connection to {label} was lost before the commit was sent; nothing was kept");
+            return Err(aborted(why).with_source(error));
+        }
+        // Of a statement before, for example one that the application has cancelled: its error comes now.
+        Err(error)
     }
-    let context = ErrorContext { what: "go on with a transaction", label };
-    let Ok(answer) = timeout(shared.call_timeout, driver.connection.execute(PROBE)).await else {
-        probed.is_lost = true;
-        return Err(context.timeout(shared.call_timeout).keeping_nothing());
-    };
-    let Err(error) = answer else {
-        probed.is_open = true;
-        return Ok(());
-    };
-    if sqlx_code(&error) == Some(SqlState::NO_ACTIVE_SQL_TRANSACTION) {
-        let why = format!(
-            "the transaction on {label} was over before its commit: a statement inside it ended it (COMMIT or ROLLBACK)"
-        );
-        return Err(aborted(why).with_source(error));
-    }
-    let error = context.explain_sqlx(error);
-    if unanswered(&error) {
-        probed.is_lost = true;
-        let why = format!("the connection to {label} was lost before the commit was sent; nothing was kept");
-        return Err(aborted(why).with_source(error));
-    }
-    // Of a statement before, for example one that the application has cancelled: its error comes now.
-    Err(error)
-}
-
-/// Refuses to write into a transaction of the caller that sqlx has ended. Takes no round trip.
-pub(super) fn is_open(driver: &SqlxConnection<'_>) -> Result<()> {
-    if depth(driver.connection) > 0 {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorKind::Aborted,
-        format!(
-            "the transaction on {} is over: a `begin` in it failed or was cancelled, by which sqlx rolls all of it back",
-            driver.shared.label
-        ),
-    ))
 }

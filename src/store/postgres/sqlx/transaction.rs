@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::driver::SqlxConnection;
 use super::lent::SqlxTransactionRef;
-use super::probe::{Probed, depth, probe};
+use super::probe::{Probed, depth};
 use super::sqlx::pool::PoolConnection;
 use super::sqlx::{self, Database, PgConnection, TransactionManager as _};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,6 +19,7 @@ use crate::store::postgres::commit_status::{Evidence, resolve};
 use crate::store::postgres::error::ErrorContext;
 use crate::store::postgres::in_transaction;
 use crate::store::postgres::shared::Shared;
+use crate::store::postgres::statements::Statements;
 use crate::store::{GroupClaim, NewResult, Removed, UnitOfWork};
 
 /// sqlx's own, which counts savepoints. So a `begin` of the application is one.
@@ -79,19 +80,18 @@ impl SqlxTransaction {
         Ok(Self { open, shared: shared.clone(), begun, evidence, probed, runtime })
     }
 
-    /// Returns the transaction for the statements of this store, once it is certain that there still is one.
-    async fn writable(&mut self) -> Result<(SqlxConnection<'_>, &mut Evidence)> {
+    /// Returns the transaction for the statements of this store, and the facts that they collect, once it is certain that there still is one.
+    async fn driver(&mut self) -> Result<(SqlxConnection<'_>, &Statements, &mut Evidence)> {
         let Some(connection) = &mut self.open else { return Err(over(&self.shared)) };
-        let mut driver = SqlxConnection { shared: &self.shared, connection };
-        probe(&mut driver, &mut self.probed).await?;
-        Ok((driver, &mut self.evidence))
+        let mut driver = SqlxConnection { shared: &self.shared, connection, probed: Some(&mut self.probed) };
+        driver.probe().await?;
+        Ok((driver, &self.shared.sql, &mut self.evidence))
     }
 
     /// Returns the database and its server.
     pub(super) async fn place(&mut self) -> Result<String> {
-        let shared = self.shared.clone();
-        let (mut driver, _) = self.writable().await?;
-        in_transaction::place(&mut driver, &shared.sql).await
+        let (mut driver, sql, _) = self.driver().await?;
+        in_transaction::place(&mut driver, sql).await
     }
 }
 
@@ -138,13 +138,8 @@ impl UnitOfWork for SqlxTransaction {
     }
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
-        let shared = self.shared.clone();
-        let removed = async {
-            let (mut driver, evidence) = self.writable().await?;
-            in_transaction::remove(&mut driver, &shared.sql, evidence, node, fence).await
-        };
-        let removed = removed.await;
-        self.probed.heed(removed)
+        let (mut driver, sql, evidence) = self.driver().await?;
+        in_transaction::remove(&mut driver, sql, evidence, node, fence).await
     }
 
     async fn remove_and_lease(
@@ -154,40 +149,24 @@ impl UnitOfWork for SqlxTransaction {
         claim_next: &GroupClaim,
         claim: ClaimNumber,
     ) -> Result<Removed> {
-        let shared = self.shared.clone();
-        let removed = async {
-            let (mut driver, evidence) = self.writable().await?;
-            let job = (node, fence);
-            in_transaction::remove_and_lease(&mut driver, &shared.sql, evidence, job, claim_next, claim).await
-        };
-        let removed = removed.await;
-        self.probed.heed(removed)
+        let (mut driver, sql, evidence) = self.driver().await?;
+        in_transaction::remove_and_lease(&mut driver, sql, evidence, (node, fence), claim_next, claim).await
     }
 
     async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
-        let shared = self.shared.clone();
-        let removed = async {
-            let (mut driver, evidence) = self.writable().await?;
-            in_transaction::remove_all(&mut driver, &shared.sql, evidence, node, fences).await
-        };
-        let removed = removed.await;
-        self.probed.heed(removed)
+        let (mut driver, sql, evidence) = self.driver().await?;
+        in_transaction::remove_all(&mut driver, sql, evidence, node, fences).await
     }
 
     async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
-        let shared = self.shared.clone();
-        let kept = async {
-            let (mut driver, _) = self.writable().await?;
-            in_transaction::keep_result(&mut driver, &shared.sql, result).await
-        };
-        let kept = kept.await;
-        self.probed.heed(kept)
+        let (mut driver, sql, _) = self.driver().await?;
+        in_transaction::keep_result(&mut driver, sql, result).await
     }
 
     /// sqlx has no way to send the probe and the commit at once, so this takes a round trip more than the engine's driver, unless our own statements have
     /// probed since the application had the transaction.
     async fn commit(mut self) -> Result<()> {
-        self.writable().await?;
+        self.driver().await?;
         let mut connection = Uncertain(self.open.take());
         let Some(open) = &mut connection.0 else { return Err(over(&self.shared)) };
         let context = ErrorContext { what: "commit", label: &self.shared.label };
