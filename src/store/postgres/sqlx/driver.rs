@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull as IsNullValue, ToSql, Type as PgType};
 
-use super::probe::Probed;
+use super::probed::Probed;
 use super::sqlx::encode::{Encode, IsNull};
 use super::sqlx::error::BoxDynError;
 use super::sqlx::postgres::types::Oid;

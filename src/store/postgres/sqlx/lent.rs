@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::driver::SqlxConnection;
-use super::probe::Probed;
+use super::probed::Probed;
 use super::sqlx::PgConnection;
 use crate::error::Result;
 use crate::job::JobMessage;

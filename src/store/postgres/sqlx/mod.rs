@@ -49,6 +49,7 @@
 mod driver;
 mod lent;
 mod probe;
+mod probed;
 mod store;
 mod transaction;
 

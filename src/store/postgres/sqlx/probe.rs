@@ -7,44 +7,14 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
 use super::driver::SqlxConnection;
-use super::sqlx::{self, Database, Executor as _, PgConnection, TransactionManager as _};
+use super::probed::depth;
+use super::sqlx::Executor as _;
 use crate::conflict::sqlx_code;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::postgres::error::{ErrorContext, unanswered};
 
 /// Refused where there is no transaction, and in one that is aborted.
 const PROBE: &str = "savepoint jobwright";
-
-/// What is known of a transaction.
-#[derive(Debug, Default)]
-pub(super) struct Probed {
-    /// It was probed since code of others had it.
-    is_open: bool,
-    /// A statement got no answer: it may still run.
-    is_lost: bool,
-}
-
-impl Probed {
-    /// Code of others gets the transaction.
-    pub(super) fn forget(&mut self) {
-        self.is_open = false;
-    }
-
-    /// Takes note of the error of a statement of ours.
-    pub(super) fn heed(&mut self, error: &Error) {
-        self.is_lost |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable);
-    }
-
-    /// Returns whether the connection is of no use to others.
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
-    }
-}
-
-/// Returns how many transactions and savepoints sqlx has open on a connection.
-pub(super) fn depth(connection: &PgConnection) -> usize {
-    <sqlx::Postgres as Database>::TransactionManager::get_transaction_depth(connection)
-}
 
 impl SqlxConnection<'_> {
     /// Makes sure that there is a transaction to write into. One of the caller, of any depth, is only looked at, which takes no round trip: its commit is the

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::driver::SqlxConnection;
 use super::lent::SqlxTransactionRef;
-use super::probe::{Probed, depth};
+use super::probed::{Probed, depth};
 use super::sqlx::pool::PoolConnection;
 use super::sqlx::{self, Database, PgConnection, TransactionManager as _};
 use crate::error::{Error, ErrorKind, Result};
