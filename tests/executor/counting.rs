@@ -298,9 +298,14 @@ async fn a_node_that_leaves_some_of_a_limit_tells_the_others() {
     };
     let (one, other) = (start("one").await, start("other").await);
     let jobs = db.jobs();
-    jobs.send(NewJob::json("work", &1).queue("one")).await;
+    // The store sends no hints for what it inserts, and these nodes poll once an hour.
+    let send = async |queue: &str| {
+        jobs.send(NewJob::json("work", &1).queue(queue)).await;
+        jobs.notify(&[Hint::Queue(queue.to_owned())]).await.unwrap();
+    };
+    send("one").await;
     gate.waiting(1).await;
-    jobs.send(NewJob::json("work", &2).queue("other")).await;
+    send("other").await;
     let client = db.client().await;
     let wanted = "select exists (select from usage where demand > 0)";
     eventually(PATIENCE, async || client.query_one(wanted, &[]).await.unwrap().get(0)).await;
