@@ -1,4 +1,6 @@
-//! The management API behind every operator command.
+//! The management API behind every command of an operator: [`Admin`], and the filters, actions and reports of its methods.
+//!
+//! [`MessageServices::admin`](crate::MessageServices::admin) returns it.
 
 mod checks;
 mod why;
@@ -11,12 +13,14 @@ use crate::error::{Error, Result};
 use crate::job::{JobId, Limits, NodeId};
 use crate::message::{MessageServices, ScheduleService, WakeUp};
 use crate::store::job_operations::check_name;
-use crate::store::{
-    Action, Adoption, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry,
-    HistoryFilter, Installation, JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus,
-    OperationWatch, OperatorOptions, Page, QueueStatus, Released, RetryOptions, Rule, Schedules, Scope, StatusReport,
-    Store,
+pub use crate::store::schedules::{BACKFILL_MAX, Backfilled, Put, PutOutcome, ScheduleInfo};
+pub use crate::store::{
+    Action, AffectedJobs, AuditEntry, AuditFilter, Change, Count, DeadLetterGroup, DeadLetterGroups, DueChange, EACH,
+    FailingTask, HeldUp, HistoryEntry, HistoryFilter, HistoryOutcome, Holder, JobDetail, JobFilter, JobProgress,
+    JobState, JobSummary, MigrationStatus, NodeStatus, OperationWatch, Page, QueueStatus, Rate, Reason, Released,
+    RetryOptions, Rule, Scope, Serves, ShareBy, Shares, StatusReport, TimeRange, Why,
 };
+use crate::store::{Adoption, Hint, Installation, JobResult, JobStore, OperatorOptions, Schedules, Store};
 
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
 /// is shown as stored. Obtained from [`MessageServices::admin`](crate::MessageServices::admin); cheap to clone.
@@ -26,7 +30,7 @@ use crate::store::{
 ///
 /// ```no_run
 /// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
-/// use jobwright::store::{JobFilter, JobState};
+/// use jobwright::admin::{JobFilter, JobState};
 ///
 /// let admin = messages.admin().by("ann");
 /// let dead = JobFilter::state(JobState::Dead).kind("send-invoice");
@@ -211,6 +215,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`operate`](Self::operate).
+    #[doc(hidden)]
     pub async fn operate_watched(
         &self,
         filter: &JobFilter,
@@ -382,6 +387,7 @@ impl Admin {
     ///
     /// # Errors
     /// When this is a dry run, or the database does not answer or refuses.
+    #[doc(hidden)]
     pub async fn adopt_copy(&self) -> Result<Option<Installation>> {
         self.meant("adopt a database")?;
         self.jobs.adopt(Adoption::Copy, Some(&*self.by)).await
@@ -392,6 +398,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`adopt_copy`](Self::adopt_copy).
+    #[doc(hidden)]
     pub async fn adopt_moved(&self) -> Result<Option<Installation>> {
         self.meant("adopt a database")?;
         self.jobs.adopt(Adoption::Moved, Some(&*self.by)).await

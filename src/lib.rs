@@ -57,11 +57,12 @@
 //! | running jobs, and their outcomes | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
 //! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
 //! | repeating jobs | [`Schedule`], [`NewSchedule`], through [`MessageServices::schedules`] |
-//! | inspecting and operating jobs | [`Admin`], through [`MessageServices::admin`] |
+//! | inspecting and operating jobs | [`admin`], through [`MessageServices::admin`] |
+//! | numbers and health of an executor, for metrics and probes | [`telemetry`] |
 //! | errors | [`Error`], [`ErrorKind`] |
 //! | testing a program that uses jobwright | [`testing`] |
 //! | encrypted or compressed payloads | [`codec`] |
-//! | the extension point: message services | [`message`] |
+//! | the extension point: message services | [`MessageService`] |
 //!
 //! # Which database
 //!
@@ -93,29 +94,31 @@
 // Jobs, the seam of the stores and nodes have parts that only a broker needs. The build with all features finds what nothing uses.
 #![cfg_attr(not(feature = "rabbitmq"), allow(dead_code, unused_imports))]
 
-mod admin;
+pub mod admin;
 pub(crate) mod backoff;
 #[cfg(feature = "rabbitmq")]
-pub mod broker;
+mod broker;
 #[cfg(not(feature = "rabbitmq"))]
 #[path = "broker/absent.rs"]
 mod broker;
 pub mod codec;
-pub mod config;
+mod config;
 mod conflict;
 mod context;
-pub mod error;
-pub mod executor;
-pub mod job;
-pub mod message;
-mod panic;
+mod error;
+mod executor;
+pub mod headers;
 #[doc(hidden)]
-pub mod small_file;
-pub mod store;
+pub mod internal;
+mod job;
+mod message;
+mod panic;
+mod small_file;
+mod store;
+pub mod telemetry;
 pub mod testing;
 mod tls;
 
-pub use admin::Admin;
 /// For implementations of [`MessageService`].
 pub use async_trait::async_trait;
 #[cfg(feature = "rabbitmq")]
@@ -126,30 +129,23 @@ pub use config::{
     SubmitRules,
 };
 pub use context::Context;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{BoxError, Error, ErrorKind, Result};
 pub use executor::{
     Batch, BatchOptions, BatchOutcomes, Classifier, Command, CommandExecutor, ExecutorBuilder, ExecutorStats,
     ExternalQueue, JobContext, KindOptions, Middleware, Next,
 };
 pub use job::{
-    AttemptError, Due, IntoJob, Job, JobError, JobId, JobMessage, JobOptions, Misfire, NewJob, NewSchedule, NodeId,
-    Outcome, Overlap, Payload, RetryAdvice, RetryPolicy, Schedule, ScheduleSpec, TraceContext, Unique, UniqueConflict,
-    UniqueHold, UniqueOptions,
-};
-// Part of the API in `job`. They are here too because tests of this repository name them so.
-#[doc(hidden)]
-pub use job::{
-    CORRELATION_ID, ClaimNumber, DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, EVENT_QUEUE, Fence, HandOutNumber, Limits,
-    REPLY_OF, REPLY_QUEUE, REPLY_TO, ReportKey, RowLocation, SCHEDULE, SCHEDULED_AT, SENT_BY, Submission, TRACEPARENT,
-    TRACESTATE, parse_duration,
+    AttemptError, DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Due, IntoJob, Job, JobError, JobId, JobMessage, JobOptions,
+    Misfire, NewJob, NewSchedule, NodeId, Outcome, Overlap, Payload, RetryAdvice, RetryPolicy, Schedule, ScheduleSpec,
+    TraceContext, Unique, UniqueConflict, UniqueHold, UniqueOptions,
 };
 pub use message::{
-    Awaited, BoxError, CommitReceipt, Enlisted, FlushInto, Flushed, MessageService, MessageServices, RouteCounts,
+    Awaited, CommitReceipt, Enlisted, FlushInto, Flushed, MessageService, MessageServices, RouteCounts,
     ScheduleService, SqlStatement, WhenFull, Written,
 };
 #[cfg(feature = "sqlx-0_8")]
 pub use store::postgres::sqlx as sqlx_0_8;
-pub use store::postgres::{PgTransaction, PgTransactionRef, Postgres};
+pub use store::postgres::{PgTransaction, PgTransactionRef};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
-pub use store::{AnyStore, AnyTransaction, AnyTransactionRef, Rule, Scope, Store, TransactionRef};
+pub use store::{AnyStore, AnyTransaction, AnyTransactionRef, JobResult, Postgres, Store, TransactionRef};

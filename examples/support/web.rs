@@ -2,7 +2,7 @@
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use jobwright::store::{JobFilter, Page};
+use jobwright::admin::{JobFilter, Page};
 use jobwright::testing::{JobRun, RunOutcome, assert_sent};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;

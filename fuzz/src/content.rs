@@ -1,7 +1,7 @@
 //! The content of jobs.
 
 use jobwright::codec::{Codec as _, ContentKind, Gzip, Label, Seal, SealKey};
-use jobwright::store::engine::testing;
+use jobwright::internal::engine::testing;
 use jobwright::{NewJob, Payload};
 
 /// The default of `database.max_payload`.

@@ -1,7 +1,7 @@
 //! Texts that people and programs write.
 
 use jiff::Timestamp;
-use jobwright::job::parse_duration;
+use jobwright::internal::parse_duration;
 use jobwright::{Schedule, Secret};
 
 /// Checks a cron line, an interval or an ISO 8601 repetition, with the time zone behind a `|`.

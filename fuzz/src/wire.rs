@@ -3,10 +3,11 @@
 use amq_protocol::frame::{AMQPContentHeader, AMQPFrame, WriteContext, gen_frame, parse_frame};
 use amq_protocol::protocol::basic::{gen_properties, parse_properties};
 use amq_protocol::types::{AMQPValue, FieldArray, FieldTable};
-use jobwright::broker::Names;
-use jobwright::broker::wire_testing::{self, Refused};
-use jobwright::store::engine::testing;
-use jobwright::{Fence, JobId};
+use jobwright::JobId;
+use jobwright::internal::Fence;
+use jobwright::internal::Names;
+use jobwright::internal::engine::testing;
+use jobwright::internal::wire_testing::{self, Refused};
 use lapin::BasicProperties;
 
 /// The default of `database.max_payload`, which the codec of the tests has.

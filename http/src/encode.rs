@@ -4,7 +4,7 @@ use std::fmt;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use jobwright::executor::Histogram;
+use jobwright::telemetry::Histogram;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, prometheus_text, text};
 use prometheus_client::metrics::MetricType;

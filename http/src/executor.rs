@@ -6,7 +6,7 @@ use std::fmt;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use jobwright::executor::{ExecutorMetrics, Health, HealthState, Histogram, JobMetrics, Telemetry};
+use jobwright::telemetry::{ExecutorMetrics, Health, HealthState, Histogram, JobMetrics, Telemetry};
 use jobwright::{BrokerMode, BrokerStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;

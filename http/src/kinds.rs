@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use jobwright::store::{Count, KindStatus, WaitingKinds};
+use jobwright::admin::Count;
+use jobwright::internal::{KindStatus, WaitingKinds};
 
 use crate::encode::{Labels, Writer};
 

@@ -43,9 +43,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use jobwright::Admin;
-use jobwright::executor::Telemetry;
-use jobwright::message::Sent;
+use jobwright::admin::Admin;
+use jobwright::telemetry::Sent;
+use jobwright::telemetry::Telemetry;
 use tokio::net::TcpListener;
 
 pub use self::later::Later;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use jobwright::Admin;
-use jobwright::store::OverdueWork;
+use jobwright::admin::Admin;
+use jobwright::internal::OverdueWork;
 
 use crate::encode::Writer;
 

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use jobwright::executor::{Health, HealthState, Telemetry};
+use jobwright::telemetry::{Health, HealthState, Telemetry};
 use serde_json::json;
 
 use crate::later::Later;

@@ -5,7 +5,7 @@ use std::fmt;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use jobwright::message::{Sent, SentMetrics};
+use jobwright::telemetry::{Sent, SentMetrics};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jobwright::store::VacuumStatus;
+use jobwright::internal::VacuumStatus;
 
 use crate::encode::{Labels, Writer};
 

@@ -28,6 +28,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn installation(&self) -> Result<Option<Installation>> {
         self.jobs.installation().await
     }
@@ -38,6 +39,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn vacuum(&self) -> Result<Option<VacuumStatus>> {
         self.jobs.vacuum().await
     }
@@ -47,6 +49,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn waiting_kinds<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Result<WaitingKinds> {
         // One that is named twice would count twice.
         let queues: BTreeSet<&str> = queues.into_iter().collect();
@@ -58,6 +61,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn permit_faults(&self) -> Result<Vec<String>> {
         self.jobs.permit_faults().await
     }
@@ -66,6 +70,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn sampled_permit_faults(&self) -> Result<Sampled<Vec<String>>> {
         self.jobs.sampled_permit_faults().await
     }
@@ -74,6 +79,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
         self.jobs.overdue_unblocks().await
     }
@@ -82,6 +88,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn overdue_work(&self) -> Result<OverdueWork> {
         self.jobs.overdue_work().await
     }
@@ -91,6 +98,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
         self.jobs.clock_skew().await
     }
@@ -99,6 +107,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn sampled_clock_skew(&self) -> Result<Sampled<Vec<SkewedRows>>> {
         self.jobs.sampled_clock_skew().await
     }
@@ -107,6 +116,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn unreadable_jobs(&self) -> Result<UnreadableJobs> {
         self.jobs.unreadable_jobs().await
     }
@@ -115,6 +125,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
         self.jobs.rule_faults().await
     }
@@ -123,6 +134,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`status`](Self::status).
+    #[doc(hidden)]
     pub async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
         self.jobs.schedule_faults().await
     }

@@ -17,6 +17,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the broker does not answer, or refuses.
+    #[doc(hidden)]
     pub async fn ownership(&self, id: &str) -> Result<Ownership> {
         let looked = async { look(&self.hub, &*self.hub.session(Side::Consume)?, id).await };
         looked.await.map_err(|failure| failure.into_error("look to which installation the queues belong"))
@@ -27,6 +28,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the broker does not answer, or refuses; and without `take_over`, when they belong to another installation.
+    #[doc(hidden)]
     pub async fn claim(&self, id: &str, take_over: bool) -> Result<Ownership> {
         const TRIED: &str = "mark the queues as those of this installation";
         let hub = &*self.hub;

@@ -38,6 +38,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the configuration can't be used.
+    #[doc(hidden)]
     pub fn start(config: &BrokerConfig) -> Result<Arc<Self>> {
         config.validate()?;
         let addresses = Addresses::new(config)?;
@@ -94,6 +95,7 @@ impl Broker {
     }
 
     /// Returns the names of queues and exchanges.
+    #[doc(hidden)]
     pub fn names(&self) -> &Names {
         &self.hub.names
     }
@@ -104,6 +106,7 @@ impl Broker {
     }
 
     /// Returns the most messages that wait in one of its queues: [`BrokerConfig::depth`].
+    #[doc(hidden)]
     pub fn limit(&self) -> u32 {
         self.hub.config.depth
     }
@@ -115,6 +118,7 @@ impl Broker {
 
     /// Returns what [`apply`](Self::apply) would declare for a configuration: for queues run by jobwright's executors, and for those run by
     /// external workers. Needs no connection.
+    #[doc(hidden)]
     pub fn plan(config: &BrokerConfig, queues: &[String], external: &[String]) -> Vec<TopologyItem> {
         let names = Names::new(config.prefix.clone());
         topology::all(config, &names, queues, external).iter().map(|part| part.item(TopologyState::Planned)).collect()
@@ -124,6 +128,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the broker does not answer. The items show what it refuses.
+    #[doc(hidden)]
     pub async fn apply(&self, queues: &[String], external: &[String]) -> Result<Vec<TopologyItem>> {
         declare::apply(&self.hub, topology::all(&self.hub.config, &self.hub.names, queues, external)).await
     }
@@ -132,6 +137,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the broker does not answer, or refuses.
+    #[doc(hidden)]
     pub async fn check(&self, queues: &[String], external: &[String]) -> Result<Vec<TopologyItem>> {
         declare::check(&self.hub, topology::all(&self.hub.config, &self.hub.names, queues, external)).await
     }

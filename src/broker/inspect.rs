@@ -28,6 +28,7 @@ impl Broker {
     /// Returns the broker's mode after asking the broker. A broker with an alarm says so to a connection only when that publishes. So this
     /// publishes messages that no queue takes, and that are returned. Without an answer within `patience`, it returns the mode as far as it
     /// is known.
+    #[doc(hidden)]
     pub async fn ask(&self, patience: Duration) -> BrokerMode {
         let mut changes = self.changes();
         let question = Outgoing {
@@ -56,6 +57,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the broker does not answer, or refuses.
+    #[doc(hidden)]
     pub async fn queues(&self, names: &[String]) -> Result<Vec<BrokerQueue>> {
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
@@ -74,6 +76,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the broker does not answer, or refuses.
+    #[doc(hidden)]
     pub async fn remove(&self, queues: &[String], external: &[String]) -> Result<()> {
         for part in topology::all(&self.hub.config, &self.hub.names, queues, external) {
             match self.delete(&part).await {

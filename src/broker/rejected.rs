@@ -96,6 +96,7 @@ impl Broker {
     ///
     /// # Errors
     /// When the broker does not answer, or refuses.
+    #[doc(hidden)]
     pub async fn rejected(&self, queue: RejectedQueue) -> Result<Option<RejectedMessages<'_>>> {
         let Some(depth) = self.depth(&queue.name(self.names())).await? else { return Ok(None) };
         let channel = async { self.hub.session(Side::Consume)?.channel().await };

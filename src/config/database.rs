@@ -48,6 +48,7 @@ pub struct DatabaseConfig {
     pub max_payload: usize,
     /// What may be done to an embedded database when it is opened. Default [`Access::Create`].
     #[serde(skip)]
+    #[doc(hidden)]
     pub access: Access,
     /// What is remembered of jobs that end through these connections. In a file it has its own section
     /// ([`Config::history`](super::Config::history)).
@@ -81,6 +82,7 @@ impl DatabaseConfig {
     ///
     /// # Errors
     /// When it names none.
+    #[doc(hidden)]
     pub fn backend(&self) -> Result<Backend<'_>> {
         let url = self.url.expose();
         if let Some(path) = url.strip_prefix("sqlite:") {

@@ -95,6 +95,7 @@ impl DatabaseConfig {
 
     /// What may be done to an embedded database when it is opened. Default [`Access::Create`].
     #[must_use]
+    #[doc(hidden)]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self

@@ -17,6 +17,7 @@ pub struct Job {
     /// Position in the order of sending, from the database's sequence at the flush.
     pub seq: i64,
     /// The fencing token of this claim.
+    #[doc(hidden)]
     pub version: i64,
     /// Kind: which handler runs it.
     pub kind: String,
@@ -35,10 +36,12 @@ pub struct Job {
     /// Options beyond its place in the queue.
     pub options: JobOptions,
     /// Whether it was admitted: others may wait for its group or permit until it ends.
+    #[doc(hidden)]
     pub admitted: bool,
     /// Time of its flush, by the database's clock.
     pub created_at: Timestamp,
     /// Location of its row when it was claimed.
+    #[doc(hidden)]
     pub location: RowLocation,
 }
 
@@ -65,6 +68,7 @@ impl Job {
     }
 
     /// Returns the fence that an outcome must name to be accepted.
+    #[doc(hidden)]
     pub fn fence(&self) -> Fence {
         Fence { id: self.id, version: self.version, location: self.location }
     }

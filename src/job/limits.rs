@@ -13,7 +13,7 @@ pub(super) const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// Limits that an installation may set.
 ///
 /// ```
-/// use jobwright::Limits;
+/// use jobwright::internal::Limits;
 ///
 /// assert_eq!(Limits::default().payload(4096).payload, 4096);
 /// ```

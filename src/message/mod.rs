@@ -51,4 +51,3 @@ pub use self::services::MessageServices;
 pub(crate) use self::shared::Shared;
 pub(crate) use self::table::HEAD_START;
 pub(crate) use self::wakeup::{WakeUp, hints};
-pub use crate::error::BoxError;

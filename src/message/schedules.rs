@@ -50,7 +50,7 @@ impl<S: Store> MessageServices<S> {
     /// Returns the repeating jobs, to put, operate and list them. Executors on the same store fire each occurrence once.
     ///
     /// A program that puts its schedules at each start leaves no entry in the audit. Operators use
-    /// [`Admin::schedules`](crate::Admin::schedules), which leaves one of each change.
+    /// [`Admin::schedules`](crate::admin::Admin::schedules), which leaves one of each change.
     pub fn schedules(&self) -> ScheduleService {
         let shared = &self.shared;
         ScheduleService::new(shared.schedules.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
@@ -91,6 +91,7 @@ impl ScheduleService {
     ///
     /// # Errors
     /// Also when it was changed since.
+    #[doc(hidden)]
     pub async fn put_seen(&self, schedule: NewSchedule, seen: i64) -> Result<Put> {
         self.put_if(schedule, Some(seen)).await
     }
@@ -210,6 +211,7 @@ impl ScheduleService {
     ///
     /// # Errors
     /// When the store can't be reached.
+    #[doc(hidden)]
     pub async fn overdue(&self, limit: usize) -> Result<Vec<(ScheduleInfo, Duration)>> {
         let (now, due) = self.store.read_schedules(ScheduleQuery::Due(limit)).await?;
         let late = |schedule: ScheduleInfo| {
@@ -227,6 +229,7 @@ impl ScheduleService {
     ///
     /// # Errors
     /// When the store can't be reached.
+    #[doc(hidden)]
     pub async fn clock_skew(&self) -> Result<Vec<(ScheduleInfo, Duration)>> {
         let mut skewed = Vec::new();
         self.each(|now, schedule| {

@@ -15,7 +15,7 @@ use crate::store::{Store, kind_of};
 /// replies) and enlisted transactions. It does not see what schedules, SQL, external producers and other programs send.
 ///
 /// ```
-/// use jobwright::message::{FlushInto, CommitReceipt, MessageService, Written};
+/// use jobwright::{FlushInto, CommitReceipt, MessageService, Written};
 /// use jobwright::{Error, Job, JobId, NewJob, Postgres, Result, async_trait};
 ///
 /// /// Writes a line of its own beside each message.

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BoxError, MessageService, Sent, Shared, WhenFull};
+use super::{MessageService, Sent, Shared, WhenFull};
 use crate::codec::Codec;
 use crate::config::{Access, Config, DatabaseConfig};
-use crate::error::Result;
+use crate::error::{BoxError, Result};
 use crate::job::{Job, NewJob, check_name};
 use crate::store::schedules::TravelledSchedules;
 use crate::store::{AnyStore, Hint, JobStore, MigrationStatus, Postgres, Store};

@@ -62,8 +62,9 @@ impl<'a> ScanRange<'a> {
 /// A dispatcher's request for jobs.
 ///
 /// ```
-/// use jobwright::store::engine::{ClaimRequest, ScanRange};
-/// use jobwright::{ClaimNumber, NodeId};
+/// use jobwright::internal::engine::{ClaimRequest, ScanRange};
+/// use jobwright::NodeId;
+/// use jobwright::internal::ClaimNumber;
 ///
 /// let kinds = ["send-invoice".to_owned()];
 /// let request = ClaimRequest::new(NodeId(7), ClaimNumber::new(1), "default", 100).kinds(&kinds);

@@ -81,7 +81,7 @@ pub enum Action {
     RunNow,
     /// Changes jobs that are not running.
     Change(Change),
-    /// Makes dead letters and timers wait again: see [`Admin::retry`](crate::Admin::retry).
+    /// Makes dead letters and timers wait again: see [`Admin::retry`](crate::admin::Admin::retry).
     Retry {
         /// See [`RetryOptions::limit`].
         limit: Option<u64>,

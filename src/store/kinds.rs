@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How many waiting jobs are read at most to tell their kinds apart, of all queues together.
 const READ: usize = 100_000;
 
-/// The waiting jobs of some queues by kind, from [`Admin::waiting_kinds`](crate::Admin::waiting_kinds).
+/// The waiting jobs of some queues by kind, from [`Admin::waiting_kinds`](crate::admin::Admin::waiting_kinds).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WaitingKinds {

@@ -9,7 +9,7 @@
 //!
 //! * A claim writes its own number into each row it takes, as `version`, and raises the row's `attempt`. It takes nothing for a node that is not
 //!   alive.
-//! * An outcome names a [`Fence`](crate::Fence) and the node, and changes nothing unless both are current.
+//! * An outcome names a [`Fence`](crate::job::Fence) and the node, and changes nothing unless both are current.
 //! * The database's clock and sequence alone decide about ownership, due dates, leases and order.
 //! * A job is in exactly one of the tables `job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone. On SQLite it has
 //!   exactly one state in the table `job`, or is gone.
@@ -23,7 +23,6 @@ pub(crate) mod clock;
 mod count;
 mod database;
 mod dead_letter_groups;
-#[doc(hidden)]
 pub mod engine;
 mod error_kind;
 mod expiring;
@@ -39,16 +38,16 @@ mod migration;
 pub(crate) mod nodes;
 mod operator_options;
 mod outage;
-pub mod postgres;
+pub(crate) mod postgres;
 mod progress;
 pub(crate) mod queue_capacity;
 pub(crate) mod reconcile;
 mod rules;
-pub mod schedules;
+pub(crate) mod schedules;
 pub(crate) mod sections;
 mod settle;
 #[cfg(feature = "sqlite")]
-pub mod sqlite;
+pub(crate) mod sqlite;
 pub(crate) mod statement_size;
 mod status;
 #[doc(hidden)]

@@ -7,8 +7,8 @@ use super::AffectedJobs;
 /// Watches an operation on many jobs, which takes several transactions, and can end it between two of them.
 ///
 /// ```no_run
-/// # async fn f(admin: jobwright::Admin) -> jobwright::Result<()> {
-/// use jobwright::store::{Action, JobFilter, JobState, OperationWatch};
+/// # async fn f(admin: jobwright::admin::Admin) -> jobwright::Result<()> {
+/// use jobwright::admin::{Action, JobFilter, JobState, OperationWatch};
 ///
 /// let (watch, filter) = (OperationWatch::default(), JobFilter::state(JobState::Dead));
 /// let deleting = admin.operate_watched(&filter, &Action::Delete, &watch);

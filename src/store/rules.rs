@@ -158,7 +158,7 @@ pub struct Shares {
 /// Jobs that run already count, and go on.
 ///
 /// ```
-/// use jobwright::store::{Rule, Scope};
+/// use jobwright::admin::{Rule, Scope};
 /// use std::time::Duration;
 ///
 /// let rule = Rule::new(Scope::Tenant, "*").running(5).rate(100, Duration::from_secs(60));

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What keeps the tables from being cleaned up, from [`Admin::vacuum`](crate::Admin::vacuum).
+/// What keeps the tables from being cleaned up, from [`Admin::vacuum`](crate::admin::Admin::vacuum).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VacuumStatus {

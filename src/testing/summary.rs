@@ -100,7 +100,7 @@ pub struct Summary {
     /// Jobs that were waiting but did not run: their queue or kind is unknown to the executor, or they are paused, or blocked by a limit or
     /// their group.
     pub waiting: Vec<JobSummary>,
-    /// Why they did not, as [`Admin::why`](crate::Admin::why) says: of the first twenty.
+    /// Why they did not, as [`Admin::why`](crate::admin::Admin::why) says: of the first twenty.
     pub why: Vec<Why>,
     /// Jobs that are due later.
     pub timers: Vec<JobSummary>,

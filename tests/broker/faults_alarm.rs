@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobwright::BrokerMode;
-use jobwright::broker::testing::{self, Published};
+use jobwright::internal::broker_testing::{self as testing, Published};
 
 use crate::broker::{SOON, TestSite, messages, receive, up};
 use crate::support::eventually;

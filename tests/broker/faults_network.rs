@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::broker::testing::{self, Published};
+use jobwright::internal::broker_testing::{self as testing, Published};
 use jobwright::{Broker, BrokerConfig, BrokerMode};
 
 use crate::broker::{SOON, TestSite, message, messages, receive, up};

@@ -1,6 +1,6 @@
 //! The server goes away and comes back.
 
-use jobwright::broker::testing::{self, Published};
+use jobwright::internal::broker_testing::{self as testing, Published};
 use jobwright::{Broker, BrokerMode};
 
 use crate::broker::{SOON, TestSite, deliveries, messages, receive};

@@ -13,7 +13,7 @@ mod topology;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobwright::broker::testing::{self, Incoming, Outgoing, Published, QueueRole, Subscription};
+use jobwright::internal::broker_testing::{self as testing, Incoming, Outgoing, Published, QueueRole, Subscription};
 use jobwright::{Broker, BrokerConfig};
 use lapin::options::{ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::Broker;
-use jobwright::broker::{Ownership, testing};
+use jobwright::internal::{Ownership, broker_testing as testing};
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions};
 use lapin::types::FieldTable;

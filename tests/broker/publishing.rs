@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use jobwright::BrokerConfig;
-use jobwright::broker::testing::{self, Outgoing, Published};
+use jobwright::internal::broker_testing::{self as testing, Outgoing, Published};
 use lapin::types::AMQPValue;
 
 use crate::broker::{SOON, TestSite, message, messages, outcomes, up, waiting};

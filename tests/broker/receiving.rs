@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use jobwright::broker::testing::{self, Published, Tag};
+use jobwright::internal::broker_testing::{self as testing, Published, Tag};
 
 use crate::broker::{SOON, TestSite, deliveries, message, messages, receive, waiting};
 use crate::support::eventually;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::broker::TopologyState;
-use jobwright::broker::testing::{self, Published};
+use jobwright::internal::TopologyState;
+use jobwright::internal::broker_testing::{self as testing, Published};
 use jobwright::{Broker, BrokerConfig};
 
 use crate::broker::{TestSite, deliveries, messages, receive, up};

@@ -1,6 +1,6 @@
 use jobwright::Broker;
-use jobwright::broker::testing;
-use jobwright::broker::{TopologyItem, TopologyState};
+use jobwright::internal::broker_testing as testing;
+use jobwright::internal::{TopologyItem, TopologyState};
 
 use crate::broker::{TestSite, deliveries, up};
 

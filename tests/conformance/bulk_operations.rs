@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobwright::JobId;
-use jobwright::store::engine::{OperatorOptions, Settlement, Verdict};
-use jobwright::store::{Action, AuditFilter, JobFilter, JobState, OperationWatch, Page, RetryOptions};
+use jobwright::admin::{Action, AuditFilter, JobFilter, JobState, OperationWatch, Page, RetryOptions};
+use jobwright::internal::engine::{OperatorOptions, Settlement, Verdict};
 
 use crate::support::SqlDb;
 use crate::support::jobs::{LATER, affected, jobs};

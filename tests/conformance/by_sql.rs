@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use jobwright::admin::JobState;
 use jobwright::codec::{Codec, Label};
-use jobwright::store::JobState;
 use jobwright::{
     BoxError, Command, DatabaseConfig, Due, ErrorKind, JobContext, JobError, JobId, KindOptions, MessageService,
     MessageServices, NewJob, Outcome, Payload, Postgres, RetryPolicy, SqlStatement, TraceContext, Unique,

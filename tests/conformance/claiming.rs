@@ -1,7 +1,7 @@
 //! `claim`: which rows, in which order, for which node.
 
-use jobwright::store::JobState;
-use jobwright::store::engine::{ClaimRequest, ScanCursor, ScanRange, Verdict};
+use jobwright::admin::JobState;
+use jobwright::internal::engine::{ClaimRequest, ScanCursor, ScanRange, Verdict};
 use jobwright::{Job, NewJob, NodeId};
 
 use crate::support::jobs::{LATER, NOBODY, claim_number, cursor, ids, job, jobs};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::UnitOfWork;
-use jobwright::store::{JobState, Rule, Scope, Store};
-use jobwright::{ErrorKind, Fence, JobId, NodeId};
+use jobwright::Store;
+use jobwright::admin::{JobState, Rule, Scope};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::UnitOfWork;
+use jobwright::{ErrorKind, JobId, NodeId};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 

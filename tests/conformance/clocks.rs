@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::engine::schedules::{put, repair_clock, resume};
-use jobwright::store::engine::{Extension, Verdict, testing};
-use jobwright::store::schedules::ScheduleInfo;
-use jobwright::store::{JobState, Rule, Scope};
+use jobwright::admin::ScheduleInfo;
+use jobwright::admin::{JobState, Rule, Scope};
+use jobwright::internal::engine::schedules::{put, repair_clock, resume};
+use jobwright::internal::engine::{Extension, Verdict, testing};
 use jobwright::{Misfire, NewJob, NewSchedule, Schedule, Unique};
 
 use crate::conformance::groups::sound;
@@ -109,7 +109,7 @@ pub(crate) async fn each_occurrence_that_counts_happens_once<T: SqlDb>(db: &T) {
     assert_eq!(moments(&store).await.len(), sent);
     // An operator who wants it sooner pauses and resumes the schedule.
     let (name, jobs) = ("s", &*store.0);
-    jobwright::store::engine::schedules::pause(jobs, name, None).await.unwrap();
+    jobwright::internal::engine::schedules::pause(jobs, name, None).await.unwrap();
     resume(jobs, name, None).await.unwrap();
     assert!(ahead(&read(&store, "s").await) <= 24 * HOUR);
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobwright::JobId;
-use jobwright::store::JobState;
-use jobwright::store::engine::{Settlement, Verdict};
+use jobwright::admin::JobState;
+use jobwright::internal::engine::{Settlement, Verdict};
 use tokio::task::JoinSet;
 
 use crate::support::jobs::{fences, ids, job, jobs, messages, node_info, set};
@@ -15,7 +15,7 @@ use crate::support::{TestDb, eventually};
 
 /// Returns two handles with separate connections, as two processes have them.
 async fn two_processes<T: TestDb>(db: &T) -> [crate::support::Jobs; 2] {
-    use jobwright::store::Store;
+    use jobwright::Store;
     [db.jobs(), crate::support::Jobs(db.reopen().await.engine())]
 }
 

@@ -5,9 +5,10 @@ mod rules;
 
 use std::time::Duration;
 
-use jobwright::store::engine::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted};
-use jobwright::store::{JobState, Rule, Scope, ShareBy};
-use jobwright::{ClaimNumber, NewJob, NodeId};
+use jobwright::admin::{JobState, Rule, Scope, ShareBy};
+use jobwright::internal::ClaimNumber;
+use jobwright::internal::engine::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted};
+use jobwright::{NewJob, NodeId};
 
 pub(crate) use self::handed_over::{
     a_change_left_half_done_is_finished, running_jobs_count_as_soon_as_their_limit_is_set,

@@ -1,8 +1,8 @@
 //! Dead letters: found by error and time, grouped, and run again some at a time.
 
 use jiff::Timestamp;
-use jobwright::store::engine::Verdict;
-use jobwright::store::{JobFilter, JobState, RetryOptions, TimeRange};
+use jobwright::admin::{JobFilter, JobState, RetryOptions, TimeRange};
+use jobwright::internal::engine::Verdict;
 use jobwright::{JobId, NewJob};
 
 use crate::support::jobs::{LATER, affected, job, jobs, set};
@@ -15,7 +15,7 @@ async fn dies(store: &Jobs, job: NewJob, error: &str) -> JobId {
     let queue = store.detail(id).await.summary.queue;
     let claimed = store.take_from(&queue, node, 1).await.remove(0);
     assert_eq!(claimed.id, id);
-    let settlement = jobwright::store::engine::Settlement::new(claimed.fence(), Verdict::Dead).error(error, None);
+    let settlement = jobwright::internal::engine::Settlement::new(claimed.fence(), Verdict::Dead).error(error, None);
     assert!(store.settle_with(node, settlement).await);
     id
 }
@@ -171,7 +171,7 @@ pub(crate) async fn a_thousand_over_a_while<T: TestDb>(db: &T) {
     let node = store.node().await;
     let claimed = store.take(node, 1000).await;
     let ends: Vec<_> =
-        claimed.iter().map(|job| jobwright::store::engine::Settlement::new(job.fence(), Verdict::Dead)).collect();
+        claimed.iter().map(|job| jobwright::internal::engine::Settlement::new(job.fence(), Verdict::Dead)).collect();
     assert_eq!(store.settle(node, &ends).await.unwrap().len(), 1000);
     let options = RetryOptions::default().limit(600).spread(24 * 365 * 100 * LATER);
     assert_eq!(store.retry_with(&JobFilter::state(JobState::Dead), &options).await.unwrap().total(), 600);

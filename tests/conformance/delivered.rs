@@ -1,8 +1,9 @@
 //! `claim_delivered`: rows that a broker's message names.
 
-use jobwright::store::JobState;
-use jobwright::store::engine::Verdict;
-use jobwright::{Fence, JobId, NewJob};
+use jobwright::admin::JobState;
+use jobwright::internal::Fence;
+use jobwright::internal::engine::Verdict;
+use jobwright::{JobId, NewJob};
 use tokio::task::JoinSet;
 
 use crate::conformance::hidden_rows::{held, send};
@@ -129,7 +130,7 @@ pub(crate) async fn old_and_new_deliveries_in_a_batch<T: TestDb>(db: &T) {
 
 /// Both nodes get all deliveries, and each row gets one owner.
 pub(crate) async fn two_nodes_share_without_overlap<T: TestDb>(db: &T) {
-    use jobwright::store::Store;
+    use jobwright::Store;
     let handles = [db.jobs(), Jobs(db.reopen().await.engine())];
     let sent = handles[0].send_all(jobs(200)).await;
     let mut tasks = JoinSet::new();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{OverdueWork, Rule, Scope};
+use jobwright::admin::{Rule, Scope};
+use jobwright::internal::OverdueWork;
 
 use crate::conformance::groups::sound;
 use crate::support::environment::PATIENCE;

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{Completed, Extension, ExternalDone, Settlement, Verdict};
-use jobwright::store::{JobFilter, JobState, Store};
-use jobwright::{Fence, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE};
+use jobwright::Store;
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::headers::REPLY_QUEUE;
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{Completed, Extension, ExternalDone, Settlement, Verdict};
+use jobwright::{Job, JobId, NewJob, NodeId, Payload};
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobFilter;
-use jobwright::store::engine::{Settlement, Verdict};
-use jobwright::{Fence, JobId, NodeId};
+use jobwright::admin::JobFilter;
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{Settlement, Verdict};
+use jobwright::{JobId, NodeId};
 
 use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, message, preclaim, set, with_version};
 use crate::support::{Jobs, TestDb};
@@ -215,7 +216,7 @@ pub(crate) async fn a_batch_is_judged_one_by_one_when_settled<T: TestDb>(db: &T)
 
 /// A batch in which every settlement has a different verdict.
 pub(crate) async fn a_batch_may_mix_verdicts<T: TestDb>(db: &T) {
-    use jobwright::store::JobState::{Dead, Timer, Waiting};
+    use jobwright::admin::JobState::{Dead, Timer, Waiting};
     let store = db.jobs();
     let node = store.node().await;
     store.send_all(jobs(6)).await;

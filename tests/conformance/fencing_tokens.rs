@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, ExternalDone, Preclaim, ScanRange, Settlement, Verdict};
-use jobwright::store::{JobFilter, JobState};
-use jobwright::{ClaimNumber, Fence, HandOutNumber, JobId};
+use jobwright::JobId;
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::{ClaimRequest, ExternalDone, Preclaim, ScanRange, Settlement, Verdict};
+use jobwright::internal::{ClaimNumber, Fence, HandOutNumber};
 
 use crate::conformance::fencing::all_refused;
 use crate::support::TestDb;

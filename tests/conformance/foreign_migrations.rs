@@ -1,6 +1,6 @@
 //! `migrate` on a schema that something else has changed: nothing is done, and the error says why.
 
-use jobwright::store::engine::Migration;
+use jobwright::internal::engine::Migration;
 use jobwright::{ErrorKind, Result};
 
 use crate::support::SqlDb;

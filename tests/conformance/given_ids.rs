@@ -1,8 +1,10 @@
 //! A given id that is known as that of another job, with another kind or queue, is a conflict: taken for sent, the job would be lost.
 
-use jobwright::store::engine::{Received, UnitOfWork as _, Verdict};
-use jobwright::store::{JobFilter, JobState, Store};
-use jobwright::{ErrorKind, JobId, NewJob, Submission};
+use jobwright::Store;
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::Submission;
+use jobwright::internal::engine::{Received, UnitOfWork as _, Verdict};
+use jobwright::{ErrorKind, JobId, NewJob};
 
 use crate::support::jobs::{LATER, hand_out_number, job, message, messages, preclaim};
 use crate::support::{Jobs, TestDb};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{GroupClaim, GroupsClaimed, Removed, UnitOfWork as _, Verdict};
-use jobwright::store::{HistoryFilter, JobFilter, JobState, Rule, Scope, Store as _};
-use jobwright::{Fence, Job, JobId, Keep, NewJob, NodeId};
+use jobwright::Store as _;
+use jobwright::admin::{HistoryFilter, JobFilter, JobState, Rule, Scope};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{GroupClaim, GroupsClaimed, Removed, UnitOfWork as _, Verdict};
+use jobwright::{Job, JobId, Keep, NewJob, NodeId};
 
 use crate::conformance::groups::sound;
 use crate::support::jobs::{LATER, claim_number, ids, job, jobs, set};
@@ -382,7 +384,7 @@ pub(crate) async fn from_a_transaction<const POOLED: bool>(db: &Pg<POOLED>) {
 pub(crate) async fn many_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
     const GROUPS: usize = 200;
     let place = db.remembering(Keep::All).await;
-    let store = Jobs(jobwright::store::Store::engine(&place));
+    let store = Jobs(jobwright::Store::engine(&place));
     let node = store.node().await;
     let sent = store.send_all((0..GROUPS * 9 / 2).map(|n| job().exclusive(format!("g{}", n % GROUPS)))).await;
     let mut ended = Vec::new();

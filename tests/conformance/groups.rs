@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::Verdict;
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::Verdict;
 
 use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs, set, with_version};
 use crate::support::{Jobs, TestDb};
@@ -191,7 +191,7 @@ pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
     sound(&store).await;
     let handed = store.hand_out("default", 10, LATER, hand_out_number()).await.unwrap();
     assert_eq!(ids(&handed), [sent[0]]);
-    let done = jobwright::store::engine::ExternalDone { fence: handed[0].fence(), result: None };
+    let done = jobwright::internal::engine::ExternalDone { fence: handed[0].fence(), result: None };
     let completed = store.complete_external(&[done]).await.unwrap();
     assert_eq!((completed.ids, completed.unblocks, completed.replies), (vec![sent[0]], true, false));
     assert_eq!(store.admit_all().await, 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, MAX_HIDDEN, Verdict};
+use jobwright::internal::engine::{ClaimRequest, MAX_HIDDEN, Verdict};
 use jobwright::{Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::support::jobs::{LATER, claim_number, ids, job, jobs, message, preclaim, set};
@@ -131,6 +131,6 @@ pub(crate) async fn released_is_not_held<T: TestDb>(db: &T) {
 pub(crate) async fn a_hold_hides_nothing_from_people<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = send(&store, &[held(job())]).await;
-    assert_eq!(store.state(sent[0]).await, Some(jobwright::store::JobState::Waiting));
+    assert_eq!(store.state(sent[0]).await, Some(jobwright::admin::JobState::Waiting));
     assert_eq!(store.status().await.unwrap().queues[0].waiting, 1);
 }

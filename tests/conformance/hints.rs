@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::Store;
-use jobwright::store::engine::{Hint, HintStream};
+use jobwright::Store;
+use jobwright::internal::engine::{Hint, HintStream};
 
 use crate::support::TestDb;
 use crate::support::jobs::job;

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{ExternalDone, NewResult, OperatorOptions, Settlement, UnitOfWork, Verdict};
-use jobwright::store::{
-    Action, AuditFilter, HistoryEntry, HistoryFilter, HistoryOutcome, JobFilter, JobState, Store, TimeRange,
+use jobwright::Store;
+use jobwright::admin::{
+    Action, AuditFilter, HistoryEntry, HistoryFilter, HistoryOutcome, JobFilter, JobState, TimeRange,
 };
-use jobwright::{Fence, JobId, Keep, NewJob, NodeId, Unique};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ExternalDone, NewResult, OperatorOptions, Settlement, UnitOfWork, Verdict};
+use jobwright::{JobId, Keep, NewJob, NodeId, Unique};
 
 use crate::support::jobs::{LATER, hand_out_number, job, jobs, with_version};
 use crate::support::{Jobs, SqlDb};

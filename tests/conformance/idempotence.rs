@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{Preclaim, Verdict};
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::{Preclaim, Verdict};
 use jobwright::{JobId, NewJob};
 
 use crate::support::jobs::{LATER, claim_number, job, messages, node_info};

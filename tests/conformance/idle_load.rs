@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jobwright::NewJob;
-use jobwright::store::engine::{MaintenanceDue, MaintenanceRequest};
-use jobwright::store::{Rule, Scope, ShareBy};
+use jobwright::admin::{Rule, Scope, ShareBy};
+use jobwright::internal::engine::{MaintenanceDue, MaintenanceRequest};
 
 use crate::conformance::maintenance::{SOON, due, hand_out};
 use crate::conformance::schedules::daily;

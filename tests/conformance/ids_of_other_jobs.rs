@@ -1,8 +1,10 @@
 //! A given id that is known as that of another job: blocked and moved jobs, unique ones, schedules, large flushes.
 
-use jobwright::store::engine::{OperatorOptions, Received, UnitOfWork as _};
-use jobwright::store::{Action, Change, JobFilter, JobState, Store};
-use jobwright::{ErrorKind, JobId, Misfire, NewJob, Overlap, Submission, Unique};
+use jobwright::Store;
+use jobwright::admin::{Action, Change, JobFilter, JobState};
+use jobwright::internal::Submission;
+use jobwright::internal::engine::{OperatorOptions, Received, UnitOfWork as _};
+use jobwright::{ErrorKind, JobId, Misfire, NewJob, Overlap, Unique};
 
 use crate::conformance::given_ids::is_refused_for_others;
 use crate::conformance::schedules::{daily, days_ago, fire, read};

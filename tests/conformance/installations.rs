@@ -1,7 +1,7 @@
 //! The installation that a database belongs to.
 
-use jobwright::store::AuditFilter;
-use jobwright::store::engine::Adoption;
+use jobwright::admin::AuditFilter;
+use jobwright::internal::engine::Adoption;
 
 use crate::support::SqlDb;
 

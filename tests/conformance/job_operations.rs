@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::JobState::{Blocked, Dead, External, Running, Suspended, Timer, Waiting};
-use jobwright::store::engine::{OperatorOptions, schedules, testing};
-use jobwright::store::{Action, AffectedJobs, AuditFilter, Change, DueChange, JobFilter, JobState, Rule, Scope};
-use jobwright::{JobId, NewJob, NewSchedule, Schedule, Unique, parse_duration};
+use jobwright::admin::JobState::{Blocked, Dead, External, Running, Suspended, Timer, Waiting};
+use jobwright::admin::{Action, AffectedJobs, AuditFilter, Change, DueChange, JobFilter, JobState, Rule, Scope};
+use jobwright::internal::engine::{OperatorOptions, schedules, testing};
+use jobwright::internal::parse_duration;
+use jobwright::{JobId, NewJob, NewSchedule, Schedule, Unique};
 use serde_json::json;
 
 use crate::conformance::list_show_status::one_of_each;
@@ -175,7 +176,7 @@ pub(crate) async fn a_job_moved_to_another_queue_passes_admission_again<T: TestD
 }
 
 async fn admit(store: &Jobs, queues: &[String]) {
-    let request = jobwright::store::engine::AdmitRequest { limit: 100, queues, kinds: None, counting: false };
+    let request = jobwright::internal::engine::AdmitRequest { limit: 100, queues, kinds: None, counting: false };
     while store.admit(&request).await.unwrap().more {}
 }
 
@@ -183,7 +184,7 @@ async fn admit(store: &Jobs, queues: &[String]) {
 pub(crate) async fn a_delivery_to_the_old_queue_is_out_of_date<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job()).await;
-    let old = jobwright::Fence::new(id, store.detail(id).await.version);
+    let old = jobwright::internal::Fence::new(id, store.detail(id).await.version);
     let change = Action::Change(Change::default().queue("new"));
     store.operate(&JobFilter::ids([id]), &change, MEANT).await.unwrap();
     let node = store.node().await;

@@ -1,8 +1,10 @@
 //! Batches whose messages are legal one by one but large together: a store may split them, and the caller does not notice.
 
-use jobwright::store::engine::{ExternalDone, Inserted, Received, UnitOfWork as _};
-use jobwright::store::{JobState, Store};
-use jobwright::{JobId, JobMessage, NewJob, Payload, Submission};
+use jobwright::Store;
+use jobwright::admin::JobState;
+use jobwright::internal::Submission;
+use jobwright::internal::engine::{ExternalDone, Inserted, Received, UnitOfWork as _};
+use jobwright::{JobId, JobMessage, NewJob, Payload};
 
 use crate::support::jobs::{LATER, fences, hand_out_number, ids, job, message, preclaim, set};
 use crate::support::{Jobs, TestDb};
@@ -136,7 +138,7 @@ pub(crate) async fn results_of_external_workers<T: TestDb>(db: &T) {
     assert_eq!((accepted.len(), set(accepted)), (MANY, set(ids(&handed))));
     let node = store.node().await;
     for _ in 0..MANY {
-        let reply = store.take_from(jobwright::REPLY_QUEUE, node, 1).await.remove(0);
+        let reply = store.take_from(jobwright::headers::REPLY_QUEUE, node, 1).await.remove(0);
         assert!(is_whole(&reply.payload), "{} arrived otherwise", reply.id);
     }
     assert_eq!(store.count(JobState::Waiting).await, 0);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::Fence;
-use jobwright::store::engine::RuleEdit;
-use jobwright::store::{JobState, Rule, Scope, ShareBy};
+use jobwright::admin::{JobState, Rule, Scope, ShareBy};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::RuleEdit;
 
 use crate::conformance::groups::sound;
 use crate::conformance::hidden_rows::{self, held};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::Verdict;
-use jobwright::store::{Count, JobFilter, JobState, Page, QueueStatus};
+use jobwright::admin::{Count, JobFilter, JobState, Page, QueueStatus};
+use jobwright::internal::engine::Verdict;
 use jobwright::{JobId, NewJob};
 
 use crate::support::jobs::{LATER, hand_out_number, job, jobs};

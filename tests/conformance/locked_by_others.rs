@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::schedules::fire_due;
-use jobwright::store::engine::{Extension, ExternalDone, Received, Settlement, UnitOfWork, Verdict};
-use jobwright::store::{JobState, Store};
-use jobwright::{ErrorKind, Fence, JobId, NewJob, NewSchedule, Submission, Unique};
+use jobwright::Store;
+use jobwright::admin::JobState;
+use jobwright::internal::engine::schedules::fire_due;
+use jobwright::internal::engine::{Extension, ExternalDone, Received, Settlement, UnitOfWork, Verdict};
+use jobwright::internal::{Fence, Submission};
+use jobwright::{ErrorKind, JobId, NewJob, NewSchedule, Unique};
 use tokio::time::timeout;
 
 use crate::conformance::schedules::{days_ago, every_day, put_new};

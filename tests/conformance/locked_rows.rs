@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::schedules::fire_due;
-use jobwright::store::engine::{Settlement, UnitOfWork, Verdict};
-use jobwright::store::{JobFilter, JobState, Released, Rule, Scope, Store};
-use jobwright::{DatabaseConfig, Fence, JobId, NodeId};
+use jobwright::Store;
+use jobwright::admin::{JobFilter, JobState, Released, Rule, Scope};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::schedules::fire_due;
+use jobwright::internal::engine::{Settlement, UnitOfWork, Verdict};
+use jobwright::{DatabaseConfig, JobId, NodeId};
 use tokio::time::timeout;
 
 use crate::conformance::schedules::{daily, days_ago};

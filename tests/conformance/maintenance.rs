@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::NewJob;
-use jobwright::store::engine::{MaintenanceDue, MaintenanceRequest};
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
+use jobwright::internal::engine::{MaintenanceDue, MaintenanceRequest};
 
 use crate::conformance::schedules::daily;
 use crate::support::jobs::{hand_out_number, job};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::engine::Verdict;
-use jobwright::store::engine::schedules::fire_due;
-use jobwright::store::{JobFilter, JobState};
-use jobwright::{Misfire, NewSchedule, Overlap, SCHEDULED_AT, Schedule};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::headers::SCHEDULED_AT;
+use jobwright::internal::engine::Verdict;
+use jobwright::internal::engine::schedules::fire_due;
+use jobwright::{Misfire, NewSchedule, Overlap, Schedule};
 
 use crate::conformance::schedules::{DAY, daily, days_ago, every_day, fire, fire_since, moments, put_new, read};
 use crate::support::TestDb;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jobwright::NodeId;
-use jobwright::store::engine::NodeInfo;
-use jobwright::store::{JobState, NodeStatus};
+use jobwright::admin::{JobState, NodeStatus};
+use jobwright::internal::engine::NodeInfo;
 
 use crate::support::jobs::{NOBODY, job, node_info};
 use crate::support::{Jobs, TestDb, eventually};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, ScanRange, Verdict};
-use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::admin::{JobFilter, JobState, Page};
+use jobwright::internal::engine::{ClaimRequest, ScanRange, Verdict};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, claim_number, cursor, ids, job, jobs};

@@ -1,7 +1,8 @@
 //! PostgreSQL: what a transaction with an old snapshot can cause.
 
-use jobwright::store::engine::{Settlement, UnitOfWork, Verdict};
-use jobwright::store::{JobState, Store};
+use jobwright::Store;
+use jobwright::admin::JobState;
+use jobwright::internal::engine::{Settlement, UnitOfWork, Verdict};
 use jobwright::{JobId, NewJob};
 
 use crate::support::TestDb;

@@ -1,8 +1,8 @@
 //! Repeating jobs that belong to a group.
 
-use jobwright::store::JobState;
-use jobwright::store::engine::Hint;
-use jobwright::store::schedules::PutOutcome;
+use jobwright::admin::JobState;
+use jobwright::admin::PutOutcome;
+use jobwright::internal::engine::Hint;
 use jobwright::{NewSchedule, Overlap, Schedule};
 
 use crate::conformance::schedules::{fire_since, put_new, read};

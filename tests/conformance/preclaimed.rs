@@ -1,8 +1,9 @@
 //! `insert` with a `Preclaim`: rows that are owned from the start.
 
-use jobwright::store::JobState;
-use jobwright::store::engine::{OwnedInsert, Preclaim, Verdict};
-use jobwright::{Fence, JobId};
+use jobwright::JobId;
+use jobwright::admin::JobState;
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{OwnedInsert, Preclaim, Verdict};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, messages, preclaim, set};

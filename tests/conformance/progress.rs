@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{ProgressUpdate, Verdict};
-use jobwright::store::{JobFilter, JobProgress};
+use jobwright::admin::{JobFilter, JobProgress};
+use jobwright::internal::engine::{ProgressUpdate, Verdict};
 use jobwright::{JobId, NodeId};
 
 use crate::support::jobs::{LATER, job, with_version};

@@ -1,7 +1,7 @@
 //! Depth limits: which queues are full.
 
-use jobwright::store::engine::FullQueue;
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
+use jobwright::internal::engine::FullQueue;
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, job, jobs};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
 
 use crate::conformance::groups::sound;
 use crate::support::jobs::{job, jobs};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobwright::Unique;
-use jobwright::store::engine::{Reconciled, Settlement, Verdict};
-use jobwright::store::{JobState, Rule, Scope};
+use jobwright::admin::{JobState, Rule, Scope};
+use jobwright::internal::engine::{Reconciled, Settlement, Verdict};
 
 use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs};
 use crate::support::{Jobs, SqlDb, eventually};
@@ -83,7 +83,7 @@ pub(crate) async fn permits_of_existing_jobs_stay<T: SqlDb>(db: &T) {
     store.send(job().queue("outside").exclusive("is handed out")).await;
     store.admit_all().await;
     assert!(store.take(node, 10).await.iter().any(|job| job.id == running));
-    store.cancel(&jobwright::store::JobFilter::ids([cancelled]), false).await.unwrap();
+    store.cancel(&jobwright::admin::JobFilter::ids([cancelled]), false).await.unwrap();
     assert_eq!(store.hand_out("outside", 10, LATER, hand_out_number()).await.unwrap().len(), 1);
     let before = store.permit_faults().await.unwrap();
     assert_eq!(reconcile(&store).await, (vec![], vec![]));

@@ -1,8 +1,9 @@
 //! Nodes that may not claim.
 
-use jobwright::store::JobState;
-use jobwright::store::engine::ClaimRequest;
-use jobwright::{ErrorKind, Fence};
+use jobwright::ErrorKind;
+use jobwright::admin::JobState;
+use jobwright::internal::Fence;
+use jobwright::internal::engine::ClaimRequest;
 
 use crate::support::TestDb;
 use crate::support::jobs::{NOBODY, claim_number, job};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobwright::NewJob;
-use jobwright::store::engine::ClaimRequest;
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
+use jobwright::internal::engine::ClaimRequest;
 
 use crate::support::jobs::{claim_number, hand_out_number};
 use crate::support::postgres::Pg;

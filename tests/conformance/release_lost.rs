@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use jobwright::store::engine::Verdict;
-use jobwright::store::{JobFilter, JobState, Released};
+use jobwright::admin::{JobFilter, JobState, Released};
+use jobwright::internal::engine::Verdict;
 
 use crate::conformance::suspects::take_suspect;
 use crate::support::jobs::{LATER, job, jobs};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState};
-use jobwright::{ClaimNumber, Fence, Job, JobId};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::{ClaimNumber, Fence};
+use jobwright::{Job, JobId};
 
 use crate::support::TestDb;
 use crate::support::jobs::{NOBODY, claim_number, job, jobs};

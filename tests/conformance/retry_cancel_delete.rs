@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState::{Dead, External, Running, Suspended, Timer, Waiting};
-use jobwright::store::{AffectedJobs, JobFilter, JobState};
+use jobwright::admin::JobState::{Dead, External, Running, Suspended, Timer, Waiting};
+use jobwright::admin::{AffectedJobs, JobFilter, JobState};
 use jobwright::{JobId, NewJob};
 
 use crate::conformance::list_show_status::{EVERYWHERE, one_of_each};

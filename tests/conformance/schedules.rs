@@ -5,12 +5,14 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::engine::schedules::{FireOutcome, Fired, ScheduleQuery, backfill, fire_due, get, pause};
-use jobwright::store::engine::schedules::{Firing, put, resume, run_now as run};
-use jobwright::store::engine::{Hint, OperatorOptions, testing};
-use jobwright::store::schedules::{Put, PutOutcome, ScheduleInfo};
-use jobwright::store::{JobState, Store};
-use jobwright::{Misfire, NewJob, NewSchedule, Overlap, Payload, SCHEDULE, SCHEDULED_AT, Schedule};
+use jobwright::Store;
+use jobwright::admin::JobState;
+use jobwright::admin::{Put, PutOutcome, ScheduleInfo};
+use jobwright::headers::{SCHEDULE, SCHEDULED_AT};
+use jobwright::internal::engine::schedules::{FireOutcome, Fired, ScheduleQuery, backfill, fire_due, get, pause};
+use jobwright::internal::engine::schedules::{Firing, put, resume, run_now as run};
+use jobwright::internal::engine::{Hint, OperatorOptions, testing};
+use jobwright::{Misfire, NewJob, NewSchedule, Overlap, Payload, Schedule};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -298,7 +300,7 @@ pub(crate) async fn filled_in<T: TestDb>(db: &T) {
     daily(&store, "s", |new| new).await;
     fire_since(db, "s", 2).await;
     let time = (days_ago(5), days_ago(0));
-    let count = |done: jobwright::store::schedules::Backfilled| (done.occurrences, done.jobs);
+    let count = |done: jobwright::admin::Backfilled| (done.occurrences, done.jobs);
     assert_eq!(count(backfill(&*store.0, "s", time, OperatorOptions::DRY_RUN).await.unwrap()), (5, 0));
     assert_eq!(store.all().await.len(), 1, "a dry run sends nothing");
     assert_eq!(count(backfill(&*store.0, "s", time, OperatorOptions::UNNAMED).await.unwrap()), (5, 5));
@@ -308,7 +310,7 @@ pub(crate) async fn filled_in<T: TestDb>(db: &T) {
         (5, 0),
         "they are there"
     );
-    db.jobs().delete(&jobwright::store::JobFilter::default(), false).await.unwrap();
+    db.jobs().delete(&jobwright::admin::JobFilter::default(), false).await.unwrap();
     assert_eq!(count(backfill(&*store.0, "s", time, OperatorOptions::UNNAMED).await.unwrap()), (5, 5), "once more");
     assert_eq!(read(&store, "s").await.fired, 1);
 }

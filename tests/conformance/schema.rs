@@ -1,7 +1,7 @@
 //! `migrate`: once, in order, and never against a newer schema.
 
 use jobwright::ErrorKind;
-use jobwright::store::Store;
+use jobwright::Store;
 use tokio::task::JoinSet;
 
 use crate::support::jobs::job;

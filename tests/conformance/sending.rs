@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{NewJob, Payload};
 use serde_json::json;
 

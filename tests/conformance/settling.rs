@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{Settlement, Verdict};
-use jobwright::store::{JobDetail, JobState};
+use jobwright::admin::{JobDetail, JobState};
+use jobwright::internal::engine::{Settlement, Verdict};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, job};
@@ -69,7 +69,7 @@ pub(crate) async fn without_an_error_the_record_stays<T: TestDb>(db: &T) {
         let detail = store.detail(claimed.id).await;
         let errors: Vec<_> = detail.errors.iter().map(|error| error.error.as_str()).collect();
         assert_eq!(errors, ["first"], "{verdict:?}");
-        store.delete(&jobwright::store::JobFilter::default(), false).await.unwrap();
+        store.delete(&jobwright::admin::JobFilter::default(), false).await.unwrap();
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn an_error_is_kept_with_every_verdict<T: TestDb>(db: &T) {
             (1, "why", Some("detail")),
             "{verdict:?}"
         );
-        store.delete(&jobwright::store::JobFilter::default(), false).await.unwrap();
+        store.delete(&jobwright::admin::JobFilter::default(), false).await.unwrap();
     }
 }
 

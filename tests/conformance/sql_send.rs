@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::Verdict;
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::Verdict;
 use jobwright::{JobId, JobOptions, NewJob, Payload, RetryPolicy, Unique};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::Fence;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
+use jobwright::internal::Fence;
 use tokio::time::timeout;
 
 use crate::support::TestDb;

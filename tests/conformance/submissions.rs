@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::Received;
-use jobwright::store::{JobState, Store};
-use jobwright::{JobId, JobMessage, NewJob, Submission};
+use jobwright::Store;
+use jobwright::admin::JobState;
+use jobwright::internal::Submission;
+use jobwright::internal::engine::Received;
+use jobwright::{JobId, JobMessage, NewJob};
 use tokio::task::JoinSet;
 
 use crate::conformance::hidden_rows::held;

@@ -3,9 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, Verdict};
-use jobwright::store::{JobFilter, JobState, Released};
-use jobwright::{EVENT_QUEUE, Fence, Job, JobId, NodeId, REPLY_QUEUE, REPLY_TO};
+use jobwright::admin::{JobFilter, JobState, Released};
+use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE, REPLY_TO};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ClaimRequest, Verdict};
+use jobwright::{Job, JobId, NodeId};
 
 use crate::support::jobs::{claim_number, ids, job, jobs};
 use crate::support::{Jobs, TestDb};

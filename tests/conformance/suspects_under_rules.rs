@@ -1,8 +1,8 @@
 //! Suspects in groups, under rules, and in the hands of operators.
 
 use jobwright::NewJob;
-use jobwright::store::engine::{OperatorOptions, Reconciled, Verdict};
-use jobwright::store::{Action, JobFilter, Rule, Scope};
+use jobwright::admin::{Action, JobFilter, Rule, Scope};
+use jobwright::internal::engine::{OperatorOptions, Reconciled, Verdict};
 
 use crate::conformance::groups::sound;
 use crate::conformance::suspects::{TWICE, acquit, dies_with, suspected, suspects, take_suspect};

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobwright::store::engine::{ExternalDone, MaintenanceRequest, Settlement, Verdict};
-use jobwright::store::{JobFilter, JobState, Released, Rule, Scope};
-use jobwright::{Fence, Job, JobId, NewJob, NodeId};
+use jobwright::admin::{JobFilter, JobState, Released, Rule, Scope};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ExternalDone, MaintenanceRequest, Settlement, Verdict};
+use jobwright::{Job, JobId, NewJob, NodeId};
 use tokio::task::JoinSet;
 
 use crate::conformance::groups::sound;
@@ -205,7 +206,7 @@ pub(crate) async fn a_claim_that_got_lost_frees_it<T: TestDb>(db: &T) {
     store.release_unknown(node, &[], Some(before)).await.unwrap();
     still_taken(&store).await;
     // The same where the affected jobs are known.
-    let claim = jobwright::ClaimNumber::new(u32::try_from(claimed.version - 1).unwrap());
+    let claim = jobwright::internal::ClaimNumber::new(u32::try_from(claimed.version - 1).unwrap());
     store.release_claimed(node, before, &[claimed.id]).await.unwrap();
     still_taken(&store).await;
     store.release_claimed(node, claim, &[claimed.id]).await.unwrap();

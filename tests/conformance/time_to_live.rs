@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobwright::NewJob;
-use jobwright::store::engine::{Expired, Verdict};
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::{Expired, Verdict};
 
 use crate::conformance::groups::sound;
 use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs};
@@ -172,7 +172,7 @@ pub(crate) async fn an_expired_job_frees_its_group<T: TestDb>(db: &T) {
 pub(crate) async fn lookers_share_without_overlap<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all(jobs(200).into_iter().map(|job| job.ttl(SHORT))).await;
-    let other = Jobs(jobwright::store::Store::engine(&db.reopen().await));
+    let other = Jobs(jobwright::Store::engine(&db.reopen().await));
     let (a, b) = tokio::join!(all_expire(&store, 30), all_expire(&other, 30));
     assert_eq!(a + b, 200);
     assert_eq!(store.count(JobState::Dead).await, 200);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
-use jobwright::store::engine::{Promoted, Verdict};
+use jobwright::admin::JobState;
+use jobwright::internal::engine::{Promoted, Verdict};
 
 use crate::support::jobs::{LATER, job, jobs};
 use crate::support::{Jobs, TestDb, eventually};

@@ -1,8 +1,10 @@
 //! `Store` and `UnitOfWork`: what a context does with its transaction.
 
-use jobwright::store::engine::{Preclaim, UnitOfWork, Verdict};
-use jobwright::store::{JobFilter, JobState, Store};
-use jobwright::{Fence, JobId};
+use jobwright::JobId;
+use jobwright::Store;
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{Preclaim, UnitOfWork, Verdict};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, claim_number, job, jobs, messages, preclaim, set, with_version};
@@ -14,7 +16,7 @@ pub(crate) async fn nothing_is_seen_before_the_commit<T: TestDb>(db: &T) {
     let batch = messages([job(), job().delay(LATER)]);
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.insert(&batch, None).await.unwrap().rows, 2);
-    let seen = other.list(&JobFilter::default(), &jobwright::store::Page::default()).await.unwrap();
+    let seen = other.list(&JobFilter::default(), &jobwright::admin::Page::default()).await.unwrap();
     assert_eq!(seen.len(), 0);
     tx.commit().await.unwrap();
     let jobs = db.jobs();

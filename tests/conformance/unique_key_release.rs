@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{Settlement, UnitOfWork, Verdict};
-use jobwright::store::{JobFilter, Rule, Scope, Store};
+use jobwright::Store;
+use jobwright::admin::{JobFilter, Rule, Scope};
+use jobwright::internal::engine::{Settlement, UnitOfWork, Verdict};
 use jobwright::{JobId, NewJob, Unique};
 
 use crate::conformance::groups::sound;

@@ -1,8 +1,10 @@
 //! PostgreSQL: key rows, of which one statement takes many, and one frees many.
 
-use jobwright::store::engine::{GroupClaim, OwnedInsert, UnitOfWork};
-use jobwright::store::{JobFilter, JobState, Store};
-use jobwright::{Fence, Job, JobId, NewJob, Unique};
+use jobwright::Store;
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{GroupClaim, OwnedInsert, UnitOfWork};
+use jobwright::{Job, JobId, NewJob, Unique};
 
 use crate::conformance::groups::sound;
 use crate::conformance::unique_key_release::{MANY, is_free, many};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{Received, UnitOfWork, Verdict};
-use jobwright::store::{JobFilter, JobState, Store};
-use jobwright::{ErrorKind, JobId, NewJob, Submission, Unique};
+use jobwright::Store;
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::Submission;
+use jobwright::internal::engine::{Received, UnitOfWork, Verdict};
+use jobwright::{ErrorKind, JobId, NewJob, Unique};
 use serde_json::json;
 
 use crate::conformance::groups::sound;

@@ -1,7 +1,8 @@
 //! Rows of third-party SQL that can't be read as jobs: each becomes a dead letter, and its queue goes on.
 
-use jobwright::store::engine::OperatorOptions;
-use jobwright::store::{Action, HistoryFilter, HistoryOutcome, JobFilter, JobState, Rule, Scope, Store as _};
+use jobwright::Store as _;
+use jobwright::admin::{Action, HistoryFilter, HistoryOutcome, JobFilter, JobState, Rule, Scope};
+use jobwright::internal::engine::OperatorOptions;
 use jobwright::{JobId, Keep, NewJob};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, set};
@@ -58,7 +59,7 @@ pub(crate) async fn met_by_a_delivery<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let sent = spoiled(db).await;
-    let deliveries: Vec<_> = sent.iter().map(|id| jobwright::Fence::new(*id, 0)).collect();
+    let deliveries: Vec<_> = sent.iter().map(|id| jobwright::internal::Fence::new(*id, 0)).collect();
     let taken = store.claim_delivered(node, claim_number(), &deliveries, None).await.unwrap();
     sorted_out(&store, &sent, &taken).await;
 }

@@ -1,7 +1,7 @@
 //! Schedules and rules that third-party SQL made unreadable, and jobs that no library would send: each is shown, and none blocks the others.
 
-use jobwright::store::engine::schedules::ScheduleQuery;
-use jobwright::store::{Rule, Scope, ShareBy};
+use jobwright::admin::{Rule, Scope, ShareBy};
+use jobwright::internal::engine::schedules::ScheduleQuery;
 
 use crate::conformance::schedules::{daily, days_ago, fire};
 use crate::support::SqlDb;

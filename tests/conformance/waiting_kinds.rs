@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::NewJob;
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
 
 use crate::support::SqlDb;
 use crate::support::jobs::{LATER, job};

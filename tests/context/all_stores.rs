@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{CommandExecutor, JobError, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, at_once, quick};

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{JobState, Store};
+use jobwright::Store;
+use jobwright::admin::JobState;
 use jobwright::{
     CommandExecutor, CommitReceipt, Error, ErrorKind, FlushInto, Job, JobId, JobMessage, MessageService,
     MessageServices, NewJob, Outcome, Result, Unique, Written, async_trait,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use jobwright::store::{JobState, Store};
+use jobwright::Store;
+use jobwright::admin::JobState;
 use jobwright::{
     BatchOptions, CommandExecutor, CommitReceipt, Error, ErrorKind, FlushInto, JobError, MessageService,
     MessageServices, NewJob, Outcome, Result, Unique, Written, async_trait,

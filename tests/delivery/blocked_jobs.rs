@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
 use jobwright::{CommandExecutor, NewJob, Outcome};
 
 use crate::delivery::site::{Site, brisk, note, send};

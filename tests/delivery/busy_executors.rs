@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{BrokerConfig, CommandExecutor, JobId, KindOptions, NewJob, Outcome};
 
 use crate::delivery::site::{Site, brisk, keeper, note, noting, send, wait};

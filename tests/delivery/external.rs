@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{
     BrokerConfig, CommandExecutor, ExternalQueue, JobId, KindOptions, MessageServices, NewJob, RetryAdvice, RetryPolicy,
 };

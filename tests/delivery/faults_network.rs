@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
 
 use crate::delivery::frames::{Confirms, Frames, Trigger};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 
 use crate::delivery::site::{Site, keeper, note, noting, send, wait};
 use crate::delivery::worker_process::{Orders, Role, create_sent, sent, told};

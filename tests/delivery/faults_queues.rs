@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, NewJob};
 
 use crate::delivery::amqp_client::pointer;

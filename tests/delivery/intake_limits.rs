@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use jobwright::broker::TopologyState;
-use jobwright::store::{JobState, Rule, Scope};
+use jobwright::admin::{JobState, Rule, Scope};
+use jobwright::internal::TopologyState;
 use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 use lapin::BasicProperties;
 use lapin::types::AMQPValue;

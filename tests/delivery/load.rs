@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::Store;
+use jobwright::Store;
 use jobwright::{JobId, MessageServices};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

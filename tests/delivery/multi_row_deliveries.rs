@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use jobwright::broker::wire_testing;
-use jobwright::store::JobState;
-use jobwright::{Fence, JobId, KindOptions, NewJob};
+use jobwright::admin::JobState;
+use jobwright::internal::Fence;
+use jobwright::internal::wire_testing;
+use jobwright::{JobId, KindOptions, NewJob};
 use lapin::BasicProperties;
 
 use crate::delivery::amqp_client::{Message, pointer};

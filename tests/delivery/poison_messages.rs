@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{Broker, CommandExecutor, ExternalQueue, JobId, NewJob};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{JobId, NewJob};
 
 use crate::delivery::amqp_client::{Client, Tap, pointer};

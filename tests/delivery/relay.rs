@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 
 use crate::delivery::frames::{Confirms, Frames};

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobwright::broker::{Names, testing};
-use jobwright::store::{JobState, Store};
+use jobwright::Store;
+use jobwright::admin::JobState;
+use jobwright::internal::{Names, broker_testing as testing};
 use jobwright::{
     Broker, BrokerConfig, CommandExecutor, ExecutorBuilder, ExecutorConfig, JobId, MessageServices, NewJob, Outcome,
 };

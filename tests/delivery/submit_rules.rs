@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::broker::RejectedQueue;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
+use jobwright::internal::RejectedQueue;
 use jobwright::{CommandExecutor, JobId, SubmitRule};
 use lapin::BasicProperties;
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use jobwright::CommandExecutor;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 
 use crate::delivery::external::{lease, paint};
 use crate::delivery::site::{Site, note, noting, send};

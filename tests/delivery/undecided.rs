@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::UnitOfWork as _;
-use jobwright::store::{JobState, Store as _};
+use jobwright::Store as _;
+use jobwright::admin::JobState;
+use jobwright::internal::engine::UnitOfWork as _;
 use jobwright::{CommandExecutor, JobId, NewJob};
 use lapin::BasicProperties;
 

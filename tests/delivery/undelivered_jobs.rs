@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, NewJob};
 
 use crate::delivery::external::{Paint, lease, paint};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{Rule, Scope, Store};
+use jobwright::Store;
+use jobwright::admin::{Rule, Scope};
 use jobwright::{ErrorKind, MessageServices, NewJob, WhenFull};
 
 use crate::executor::successful_jobs::{note, noting};

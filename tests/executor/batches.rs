@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{
     BatchOptions, BatchOutcomes, CommandExecutor, ErrorKind, ExecutorBuilder, JobError, JobId, KindOptions,
     MessageServices, NewJob, Outcome,
@@ -238,7 +238,7 @@ pub(crate) async fn a_batch_with_a_job_that_is_no_longer_owned_commits_nothing<W
         .await
         .unwrap();
     crate::support::eventually(PATIENCE, async || calls.lock().unwrap().first() == Some(&3)).await;
-    let cancelled = db.jobs().cancel(&jobwright::store::JobFilter::ids([ids[1]]), false).await.unwrap();
+    let cancelled = db.jobs().cancel(&jobwright::admin::JobFilter::ids([ids[1]]), false).await.unwrap();
     assert_eq!(cancelled.total(), 1);
     gate.open();
     db.drained().await;

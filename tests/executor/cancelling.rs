@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{CommandExecutor, JobId, NewJob, Outcome};
 
 use crate::support::environment::{PATIENCE, World, quick};

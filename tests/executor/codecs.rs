@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jobwright::admin::PutOutcome;
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::codec::{Gzip, Seal, SealKey};
-use jobwright::store::schedules::PutOutcome;
-use jobwright::store::{JobFilter, JobState};
 use jobwright::{
     Awaited, BatchOptions, CommandExecutor, JobError, JobId, KindOptions, MessageServices, NewJob, NewSchedule,
     Outcome, RetryPolicy, Schedule, Unique,

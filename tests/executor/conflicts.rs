@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, JobError, KindOptions, NewJob, Outcome, PgTransaction, RetryAdvice, RetryPolicy};
 
 use crate::support::TestDb as _;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::engine::Hint;
-use jobwright::store::{Postgres, Rule, Scope};
+use jobwright::Postgres;
+use jobwright::admin::{Rule, Scope};
+use jobwright::internal::engine::Hint;
 use jobwright::{CommandExecutor, ExecutorConfig, NewJob, Outcome};
 use tokio::sync::Semaphore;
 

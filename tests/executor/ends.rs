@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{Awaited, CommandExecutor, Job, JobError, JobId, Keep, MessageServices, NewJob, Outcome};
 
 use crate::support::SqlDb;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::Reason;
+use jobwright::admin::Reason;
 use jobwright::{CommandExecutor, Outcome};
 
 use crate::executor::refused_outcomes::Refusing;

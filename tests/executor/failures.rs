@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{JobDetail, JobState};
+use jobwright::admin::{JobDetail, JobState};
 use jobwright::{CommandExecutor, JobError, JobId, NewJob, Outcome, Payload, RetryPolicy};
 
 use crate::support::environment::{World, at_once, quick};
@@ -139,8 +139,8 @@ pub(crate) async fn the_retry_policy_sets_the_delay<W: World>(db: &W) {
         let wait = due.duration_since(jiff::Timestamp::now()).as_secs();
         assert!((hours * 3600 - 60..=hours * 3600).contains(&wait), "attempt {attempt}: {wait} s");
         // An operator need not wait for the delay.
-        assert_eq!(jobs.retry(&jobwright::store::JobFilter::ids([id]), false).await.unwrap().total(), 1);
-        jobs.notify(&[jobwright::store::engine::Hint::Any]).await.unwrap();
+        assert_eq!(jobs.retry(&jobwright::admin::JobFilter::ids([id]), false).await.unwrap().total(), 1);
+        jobs.notify(&[jobwright::internal::engine::Hint::Any]).await.unwrap();
     }
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

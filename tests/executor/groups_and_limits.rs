@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
 use jobwright::{CommandExecutor, ExecutorConfig, JobId, NewJob, Outcome};
 
 use crate::support::environment::{PATIENCE, World, lease, patient, quick};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, JobId, KindOptions, MessageServices, NewJob, Outcome};
 
 use crate::executor::refused_outcomes::Refusing;

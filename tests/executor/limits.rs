@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{CommandExecutor, Job, KindOptions, NewJob, Outcome};
 use tokio::sync::Semaphore;
 

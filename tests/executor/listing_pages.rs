@@ -1,6 +1,6 @@
 //! PostgreSQL: a page of a listing reads about a page, whatever the number of jobs.
 
-use jobwright::store::engine::testing::postgres_statement;
+use jobwright::internal::engine::testing::postgres_statement;
 
 use crate::support::TestDb;
 use crate::support::postgres::Pg;

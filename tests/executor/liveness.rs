@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, at_once, quick};

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
-use jobwright::store::engine::Received;
-use jobwright::{CommandExecutor, JobError, JobId, NewJob, Outcome, Submission, Unique};
+use jobwright::admin::JobState;
+use jobwright::internal::Submission;
+use jobwright::internal::engine::Received;
+use jobwright::{CommandExecutor, JobError, JobId, NewJob, Outcome, Unique};
 
 use crate::support::environment::{Gate, PATIENCE, World as _, at_once, patient};
 use crate::support::jobs::message;

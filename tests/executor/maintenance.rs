@@ -4,7 +4,7 @@ use crate::support::jobs::hand_out_number;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{NewJob, NewSchedule, Schedule};
 
 use crate::executor::successful_jobs::note;

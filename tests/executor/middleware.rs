@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
+use jobwright::headers::{TRACEPARENT, TRACESTATE};
 use jobwright::{
     BatchOptions, CommandExecutor, ErrorKind, ExecutorBuilder, Job, JobError, JobId, MessageServices, Middleware,
-    NewJob, Next, Outcome, TRACEPARENT, TRACESTATE, TraceContext,
+    NewJob, Next, Outcome, TraceContext,
 };
 
 use crate::support::environment::{World, at_once, quick};
@@ -194,7 +195,7 @@ pub(crate) async fn a_send_hook_sees_all_that_is_sent_and_may_change_it<W: World
     db.counts(JobState::Waiting, 1).await;
     let sent = db.jobs().count(JobState::Waiting).await;
     assert_eq!(sent, 1);
-    let waiting = db.jobs().find(&jobwright::store::JobFilter::state(JobState::Waiting)).await;
+    let waiting = db.jobs().find(&jobwright::admin::JobFilter::state(JobState::Waiting)).await;
     assert_eq!(db.jobs().detail(waiting[0].id).await.headers["from"], "note");
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

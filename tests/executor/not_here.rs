@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{BatchOptions, CommandExecutor, ExecutorBuilder, JobError, NewJob, Outcome};
 
 use crate::support::environment::{PATIENCE, World, at_once, quick};

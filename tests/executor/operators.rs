@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::{Action, AuditFilter, JobFilter, JobState, RetryOptions, Rule, Scope};
-use jobwright::{Admin, ErrorKind, NewJob, NewSchedule, Result, Schedule};
+use jobwright::admin::Admin;
+use jobwright::admin::{Action, AuditFilter, JobFilter, JobState, RetryOptions, Rule, Scope};
+use jobwright::{ErrorKind, NewJob, NewSchedule, Result, Schedule};
 
 use crate::executor::successful_jobs::note;
 use crate::support::environment::World;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, JobError, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World as _, lease};

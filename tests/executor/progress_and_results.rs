@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{Awaited, CommandExecutor, ErrorKind, Job, JobError, JobId, Keep, MessageServices, NewJob, Outcome};
 
 use crate::support::SqlDb;
@@ -82,7 +82,7 @@ pub(crate) async fn progress_of_a_lost_job_is_refused<W: World>(db: &W) {
         .handle_with("cancelled", move |cx| {
             let (said, jobs) = (said.clone(), jobs.clone());
             Box::pin(async move {
-                jobs.cancel(&jobwright::store::JobFilter::ids([cx.job().id]), false).await?;
+                jobs.cancel(&jobwright::admin::JobFilter::ids([cx.job().id]), false).await?;
                 let refused = cx.progress(1, "still here").await.err().map(|error| error.kind());
                 *said.lock().unwrap() = refused;
                 Ok(Outcome::Done)

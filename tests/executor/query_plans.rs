@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::testing::postgres_statement;
+use jobwright::internal::engine::testing::postgres_statement;
 use jobwright::{CommandExecutor, NewJob, Outcome};
 
 use crate::support::environment::{PATIENCE, World, quick};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, ExecutorConfig, JobError, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, lease, patient, quick};

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::testing::postgres_statement;
-use jobwright::{
-    CommandExecutor, ExecutorConfig, MessageServices, Misfire, NewJob, NewSchedule, Outcome, SCHEDULED_AT, Schedule,
-};
+use jobwright::headers::SCHEDULED_AT;
+use jobwright::internal::engine::testing::postgres_statement;
+use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, Misfire, NewJob, NewSchedule, Outcome, Schedule};
 
 use crate::support::TestDb;
 use crate::support::environment::{PATIENCE, World, patient, quick};

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::engine::testing::postgres_statements;
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
+use jobwright::internal::engine::testing::postgres_statements;
 use jobwright::{CommandExecutor, Keep, NewJob, Outcome};
 use tokio_postgres::Client;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::engine::UnitOfWork as _;
+use jobwright::internal::engine::UnitOfWork as _;
 use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome, Postgres};
 
 use crate::support::environment::{World as _, at_once, lease};

@@ -1,6 +1,6 @@
 //! How claims of several processes avoid each other's rows on PostgreSQL.
 
-use jobwright::store::engine::{ClaimRequest, Claimed, ScanCursor, ScanRange, SharedCursor, Verdict};
+use jobwright::internal::engine::{ClaimRequest, Claimed, ScanCursor, ScanRange, SharedCursor, Verdict};
 use jobwright::{Job, JobId, NewJob, NodeId};
 
 use crate::support::jobs::{claim_number, ids};

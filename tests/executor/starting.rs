@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobState, Store};
+use jobwright::Store;
+use jobwright::admin::JobState;
 use jobwright::{
     Command, CommandExecutor, ErrorKind, ExecutorConfig, JobContext, JobError, KindOptions, MessageServices, NewJob,
     Outcome,

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{JobState, Store};
+use jobwright::Store;
+use jobwright::admin::JobState;
 use jobwright::{Command, CommandExecutor, Job, JobContext, JobError, JobId, MessageServices, NewJob, Outcome};
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobwright::store::{JobState, Rule, Scope};
+use jobwright::admin::{JobState, Rule, Scope};
 use jobwright::{BatchOptions, CommandExecutor, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{World, quick};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobwright::executor::{HealthState, JobMetrics, Telemetry};
-use jobwright::store::JobFilter;
-use jobwright::store::engine::Hint;
+use jobwright::admin::JobFilter;
+use jobwright::internal::engine::Hint;
+use jobwright::telemetry::{HealthState, JobMetrics, Telemetry};
 use jobwright::{
     BatchOptions, BatchOutcomes, CommandExecutor, JobError, JobId, MessageServices, NewJob, Outcome, Unique,
 };

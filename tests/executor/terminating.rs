@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Rule, Scope};
+use jobwright::admin::{JobFilter, JobState, Rule, Scope};
 use jobwright::{CommandExecutor, ExecutorConfig, JobId, KindOptions, NewJob, Outcome};
 
 use crate::support::environment::{PATIENCE, World, patient, quick};

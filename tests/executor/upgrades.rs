@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobwright::store::engine::Migration;
-use jobwright::store::engine::testing::postgres_statements;
+use jobwright::internal::engine::Migration;
+use jobwright::internal::engine::testing::postgres_statements;
 use jobwright::{CommandExecutor, Keep, Outcome};
 
 use crate::support::environment::{PATIENCE, World as _, lease};

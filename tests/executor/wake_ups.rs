@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, ExecutorConfig, JobError, JobId, MessageServices, NewJob, Outcome};
 use tokio_postgres::error::SqlState;
 

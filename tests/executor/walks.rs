@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use jobwright::Keep;
-use jobwright::store::engine::testing::postgres_statements;
+use jobwright::internal::engine::testing::postgres_statements;
 
 use crate::executor::query_plans::SESSION;
 use crate::support::TestDb;

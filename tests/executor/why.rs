@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use jobwright::job::REPLY_QUEUE;
-use jobwright::store::engine::{Settlement, Verdict};
-use jobwright::store::{Holder, JobFilter, JobState, Rate, Reason, Rule, Scope, Serves};
-use jobwright::{Admin, CommandExecutor, JobId, NewJob, NodeId, Outcome};
+use jobwright::admin::Admin;
+use jobwright::admin::{Holder, JobFilter, JobState, Rate, Reason, Rule, Scope, Serves};
+use jobwright::headers::REPLY_QUEUE;
+use jobwright::internal::engine::{Settlement, Verdict};
+use jobwright::{CommandExecutor, JobId, NewJob, NodeId, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, patient};
 use crate::support::jobs::{hand_out_number, job, message, node_info};
@@ -168,7 +169,7 @@ pub(crate) async fn limits_that_are_reached<W: World>(db: &W) {
             reasons.len() == 1 && reached(&reasons[0]) && !reasons[0].lasts()
         };
         eventually(PATIENCE, held).await;
-        let running = admin.list(&JobFilter::state(JobState::Running), &jobwright::store::Page::new(1)).await.unwrap();
+        let running = admin.list(&JobFilter::state(JobState::Running), &jobwright::admin::Page::new(1)).await.unwrap();
         let reasons = why(&admin, running[0].id).await;
         assert!(matches!(&reasons[..], [Reason::Runs { since: Some(_), .. }]), "{reasons:?}");
         gate.open();

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use jobwright::JobId;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 
 use crate::faults::ledger_worker::{Does, Orders, job, send};
 use crate::support::environment::{PATIENCE, World};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::engine::schedules::{get, put};
-use jobwright::store::engine::testing;
-use jobwright::store::{JobState, Rule, Scope};
+use jobwright::admin::{JobState, Rule, Scope};
+use jobwright::internal::engine::schedules::{get, put};
+use jobwright::internal::engine::testing;
 use jobwright::{JobId, MessageServices, NewSchedule, NodeId, Overlap, Schedule};
 
 use crate::faults::ledger_worker::{Does, Orders, job};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use jobwright::store::{JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, JobId, MessageServices, NewJob, Outcome};
 
 use crate::faults::ledger_worker::{Does, job, send, start};

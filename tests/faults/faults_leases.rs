@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, MessageServices, NewJob, Outcome};
 
 use crate::faults::faults_database::behind;

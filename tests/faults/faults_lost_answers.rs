@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
 use jobwright::{CommandExecutor, Job, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{PATIENCE, World, at_once, lease};

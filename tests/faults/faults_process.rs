@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::NewJob;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 
 use crate::faults::ledger_worker::{Does, Orders, job, send, start};
 use crate::support::environment::{PATIENCE, World, lease};
@@ -29,7 +29,7 @@ async fn killed_with_running_jobs<W: World>(db: &W, held: usize, in_transactions
     let rescuer = start::<W>(&messages, lease(1), held, Some(second.path().to_owned())).await;
     // All of them run again, on another node.
     eventually(PATIENCE, async || {
-        let running = db.jobs().find(&jobwright::store::JobFilter::state(JobState::Running)).await;
+        let running = db.jobs().find(&jobwright::admin::JobFilter::state(JobState::Running)).await;
         running.len() == held && running.iter().all(|job| job.attempt == 2)
     })
     .await;
@@ -133,8 +133,8 @@ async fn two_processes_of_one_name_are_two_nodes() {
     let second = Orders::new(&db.config(), "twin").concurrency(10).waiting_for(&sign).start();
     db.counts(JobState::Running, 20).await;
 
-    let running = async || db.jobs().find(&jobwright::store::JobFilter::state(JobState::Running)).await;
-    let owned_by = |jobs: &[jobwright::store::JobSummary], node| {
+    let running = async || db.jobs().find(&jobwright::admin::JobFilter::state(JobState::Running)).await;
+    let owned_by = |jobs: &[jobwright::admin::JobSummary], node| {
         jobs.iter().filter(|job| job.owner == Some(node)).map(|job| job.id).collect::<std::collections::BTreeSet<_>>()
     };
     let nodes = db.jobs().status().await.unwrap().nodes;

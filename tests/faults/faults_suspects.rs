@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobwright::JobId;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 
 use crate::faults::ledger_worker::{Does, Orders, job};
 use crate::support::TestDb;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::{JobState, Postgres};
+use jobwright::Postgres;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, JobId, MessageServices, NewJob, Outcome};
 
 use crate::faults::faults_database::behind;

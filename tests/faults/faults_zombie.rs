@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, Settlement, UnitOfWork, Verdict};
-use jobwright::store::{JobState, Store};
-use jobwright::{Fence, MessageServices, NewJob};
+use jobwright::Store;
+use jobwright::admin::JobState;
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ClaimRequest, Settlement, UnitOfWork, Verdict};
+use jobwright::{MessageServices, NewJob};
 use serde_json::json;
 
 use crate::faults::ledger_worker::{Does, Orders, send, start};

@@ -215,7 +215,7 @@ async fn services(way: &Way) -> MessageServices {
     MessageServices::postgres(&way.config).await.unwrap()
 }
 
-type Transaction = <jobwright::Postgres as jobwright::store::Store>::Transaction;
+type Transaction = <jobwright::Postgres as jobwright::Store>::Transaction;
 
 /// The table has no unique constraint: duplicates are what the account looks for.
 async fn note(transaction: &Transaction, id: JobId, run: u32) -> Result<(), jobwright::JobError> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{CommandExecutor, ExternalQueue, JobId, NewJob};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};

@@ -1,7 +1,8 @@
 //! The corpus through the database: the function `send`, and the library.
 
-use jobwright::store::JobState;
-use jobwright::{ErrorKind, JobId, NewJob, Payload, Unique, parse_duration};
+use jobwright::admin::JobState;
+use jobwright::internal::parse_duration;
+use jobwright::{ErrorKind, JobId, NewJob, Payload, Unique};
 use std::fmt::Write as _;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;

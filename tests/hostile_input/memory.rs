@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::ExternalDone;
-use jobwright::{HandOutNumber, JobId, JobMessage, NewJob, Payload, Submission};
+use jobwright::internal::engine::ExternalDone;
+use jobwright::internal::{HandOutNumber, Submission};
+use jobwright::{JobId, JobMessage, NewJob, Payload};
 
 use crate::support::Jobs;
 use crate::support::jobs::{LATER, message};

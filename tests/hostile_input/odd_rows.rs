@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, MaintenanceRequest};
-use jobwright::store::{HistoryFilter, JobFilter, JobState, Rule, Scope};
+use jobwright::admin::{HistoryFilter, JobFilter, JobState, Rule, Scope};
+use jobwright::internal::engine::{ClaimRequest, MaintenanceRequest};
 use jobwright::{JobId, NodeId};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -214,10 +214,10 @@ async fn work(store: &Jobs, node: NodeId) -> Done {
         };
         note("promote", store.promote_due(1000).await.map(|promoted| promoted.jobs));
         note("expire", store.expire_jobs(500).await.map(|expired| expired.jobs));
-        note("release lost", store.release_lost(500, None).await.map(jobwright::store::Released::total));
-        note("expire external", store.expire_external(500).await.map(jobwright::store::Released::total));
+        note("release lost", store.release_lost(500, None).await.map(jobwright::admin::Released::total));
+        note("expire external", store.expire_external(500).await.map(jobwright::admin::Released::total));
         let request =
-            jobwright::store::engine::AdmitRequest { limit: 500, queues: &queues, kinds: None, counting: false };
+            jobwright::internal::engine::AdmitRequest { limit: 500, queues: &queues, kinds: None, counting: false };
         note("admit", store.admit(&request).await.map(|admitted| admitted.jobs + u64::from(admitted.more)));
         note("age", store.age_jobs(200).await.map(|_| 0));
         let claimed = store.claim(&ClaimRequest::new(node, claim_number(), "default", 100)).await;
@@ -242,7 +242,7 @@ async fn look(store: &Jobs) -> Vec<String> {
     let mut note =
         |what: &str, error: Option<jobwright::Error>| failed.extend(error.map(|error| format!("{what}: {error:?}")));
     note("status", store.status().await.err());
-    note("list", store.list(&JobFilter::default(), &jobwright::store::Page::new(100_000)).await.err());
+    note("list", store.list(&JobFilter::default(), &jobwright::admin::Page::new(100_000)).await.err());
     note("clock skew", store.clock_skew().await.err());
     note("repair clock", store.repair_clock().await.err());
     note("permit faults", store.permit_faults().await.err());
@@ -257,8 +257,7 @@ async fn look(store: &Jobs) -> Vec<String> {
 
 async fn all_go_on_beside(guard: Guard) {
     let Some(db) = Pg::<false>::create().await else { return };
-    let store =
-        Jobs(jobwright::store::Store::engine(&crate::support::SqlDb::remembering(&db, jobwright::Keep::All).await));
+    let store = Jobs(jobwright::Store::engine(&crate::support::SqlDb::remembering(&db, jobwright::Keep::All).await));
     let client = db.client().await;
     for rule in [
         Rule::new(Scope::Tenant, "*").running(1_000),
@@ -285,7 +284,7 @@ async fn all_go_on_beside(guard: Guard) {
     let mortal = store.send_all(jobs(3).into_iter().map(|job| job.queue("elsewhere").ttl(soon))).await;
     eventually(Duration::from_secs(30), async || {
         store
-            .list(&JobFilter::ids(timers.iter().copied()), &jobwright::store::Page::new(10))
+            .list(&JobFilter::ids(timers.iter().copied()), &jobwright::admin::Page::new(10))
             .await
             .unwrap()
             .iter()

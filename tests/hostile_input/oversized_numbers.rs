@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, OperatorOptions};
-use jobwright::store::{Action, JobFilter, JobState, Rule, Scope};
-use jobwright::{CommandExecutor, ErrorKind, Fence, JobId, MessageServices, NewJob, NodeId, Outcome, Payload};
+use jobwright::admin::{Action, JobFilter, JobState, Rule, Scope};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ClaimRequest, OperatorOptions};
+use jobwright::{CommandExecutor, ErrorKind, JobId, MessageServices, NewJob, NodeId, Outcome, Payload};
 
 use crate::support::environment::patient;
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, jobs};

@@ -1,5 +1,5 @@
-use jobwright::broker::wire_testing;
-use jobwright::store::engine::testing;
+use jobwright::internal::engine::testing;
+use jobwright::internal::wire_testing;
 use jobwright::{NewJob, Payload};
 use lapin::types::AMQPValue;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use jobwright::{JobId, NewJob};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use jobwright::broker::wire_testing;
+use jobwright::internal::wire_testing;
 use serde_json::Value;
 
 use crate::interop::programs::Stage;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use jobwright::Fence;
-use jobwright::broker::wire_testing;
+use jobwright::internal::Fence;
+use jobwright::internal::wire_testing;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 

@@ -159,7 +159,7 @@ async fn a_jms_text_message_is_taken_in_and_run() {
     let waiting = "0198c0de-0000-7000-8000-000000000002";
     broker.publish((String::new(), submit, jms(waiting, ("JMSType", "unknown")), b"text".into())).await;
     let id = waiting.parse().unwrap();
-    site.db.reaches(id, jobwright::store::JobState::Waiting).await;
+    site.db.reaches(id, jobwright::admin::JobState::Waiting).await;
     let detail = crate::support::TestDb::jobs(&site.db).detail(id).await;
     assert_eq!((detail.summary.kind.as_str(), detail.summary.priority), ("unknown", -7));
     assert_eq!(detail.payload, Payload::text("text"));

@@ -1,5 +1,5 @@
-use jobwright::broker::wire_testing::{self, Report};
-use jobwright::store::engine::testing;
+use jobwright::internal::engine::testing;
+use jobwright::internal::wire_testing::{self, Report};
 use jobwright::{Job, NewJob};
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jobwright::store::JobState;
-use jobwright::store::engine::testing;
+use jobwright::admin::JobState;
+use jobwright::internal::engine::testing;
 use jobwright::{CommandExecutor, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, lease, quick};
@@ -90,7 +90,7 @@ pub(crate) async fn a_job_that_outlives_its_lease_runs_once<W: World>(db: &W) {
         probe += 1;
         let mark = jobs.send(NewJob::json("mark", &probe).queue("nobody")).await;
         let now = jobs.detail(mark).await.summary.created_at;
-        jobs.delete(&jobwright::store::JobFilter::ids([mark]), false).await.unwrap();
+        jobs.delete(&jobwright::admin::JobFilter::ids([mark]), false).await.unwrap();
         now.duration_since(began).as_secs() > 2 * LEASE as i64 + LEASE as i64 / 2
     })
     .await;

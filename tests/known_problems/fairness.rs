@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobwright::store::{JobFilter, JobState, Rule, Scope};
+use jobwright::admin::{JobFilter, JobState, Rule, Scope};
 use jobwright::{CommandExecutor, ExecutorBuilder, ExecutorConfig, JobError, JobId, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, at_once, lease};

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, Preclaim, Verdict};
-use jobwright::store::{JobFilter, JobState};
-use jobwright::{ClaimNumber, ErrorKind, Fence, JobId, NewJob, NodeId};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::{ClaimRequest, Preclaim, Verdict};
+use jobwright::internal::{ClaimNumber, Fence};
+use jobwright::{ErrorKind, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::claims::{ATTEMPTS, Action, Bounds, Claims, Fate, Held, Phase, Progress, Request, Row, State};
 use jobwright_model::kernel::{Faults, index};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{Extension, ExternalDone, Settlement, Verdict};
-use jobwright::store::{JobFilter, JobState};
-use jobwright::{Fence, HandOutNumber, JobId, NewJob};
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::{Extension, ExternalDone, Settlement, Verdict};
+use jobwright::internal::{Fence, HandOutNumber};
+use jobwright::{JobId, NewJob};
 use jobwright_model::check;
 use jobwright_model::external::{ATTEMPTS, Action, Copy, External, State};
 use jobwright_model::kernel::{Faults, index};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{AdmitRequest, ClaimRequest, Verdict};
-use jobwright::store::{JobFilter, JobState, Rule, Scope};
-use jobwright::{ClaimNumber, Fence, JobId, NewJob, NodeId};
+use jobwright::admin::{JobFilter, JobState, Rule, Scope};
+use jobwright::internal::engine::{AdmitRequest, ClaimRequest, Verdict};
+use jobwright::internal::{ClaimNumber, Fence};
+use jobwright::{JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::groups::{ATTEMPTS, Action, Groups, JOBS, PROCESSES, RowState, State};
 use jobwright_model::kernel::{Faults, index};

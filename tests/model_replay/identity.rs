@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{UnitOfWork, Verdict};
-use jobwright::store::{JobFilter, JobState, Store};
+use jobwright::Store;
+use jobwright::admin::{JobFilter, JobState};
+use jobwright::internal::engine::{UnitOfWork, Verdict};
 use jobwright::{Job, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::identity::{ATTEMPTS, Action, Identity, Innocent, SENDERS, Sender, State, Table};

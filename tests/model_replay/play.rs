@@ -1,6 +1,6 @@
 //! Shared by all subjects when they are played.
 
-use jobwright::store::Store as _;
+use jobwright::Store as _;
 use jobwright_model::check;
 use jobwright_model::vocabulary::{Steps, Subject};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::admin::{JobFilter, JobState, Page};
 use jobwright::{
     AnyStore, Command, CommandExecutor, DatabaseConfig, JobContext, JobError, KindOptions, MessageServices, NewJob,
     Outcome, Postgres, Sqlite, Store,

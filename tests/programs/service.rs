@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, Page};
+use jobwright::admin::{JobFilter, Page};
 use jobwright::{
     Command, CommandExecutor, Context, DatabaseConfig, JobContext, JobError, MessageServices, Outcome, Sqlite,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use jobwright::store::Store as _;
+use jobwright::Store as _;
 use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, MessageServices, Outcome, Postgres};
 
 use crate::servers::{Silent, closed};

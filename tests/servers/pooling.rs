@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use jobwright::store::Store as _;
+use jobwright::Store as _;
 use jobwright::{ErrorKind, MessageServices, Postgres};
 
 use crate::support::ports::free_port;

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, ExternalDone, OperatorOptions, Settlement, Verdict};
-use jobwright::store::{Action, Change, DueChange, JobFilter, JobState, JobSummary, Rule, Scope};
-use jobwright::{Fence, JobId, NewJob, NodeId};
+use jobwright::admin::{Action, Change, DueChange, JobFilter, JobState, JobSummary, Rule, Scope};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ClaimRequest, ExternalDone, OperatorOptions, Settlement, Verdict};
+use jobwright::{JobId, NewJob, NodeId};
 
 use crate::state_machine::admission_ops::{MINUTE, Message, NODES, Op, QUEUES, RULES, make};
 use crate::state_machine::admission_watch::Watch;

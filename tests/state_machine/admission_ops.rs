@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobwright::NewJob;
-use jobwright::store::Scope;
-use jobwright::store::engine::Verdict;
+use jobwright::admin::Scope;
+use jobwright::internal::engine::Verdict;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobwright::JobId;
-use jobwright::store::{JobFilter, JobState, JobSummary, Scope};
+use jobwright::admin::{JobFilter, JobState, JobSummary, Scope};
 
 use crate::state_machine::admission_ops::{MUCH_LATER, Message, PerMinutes};
 use crate::state_machine::player::Outcome;

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::JobState;
-use jobwright::store::engine::{ExternalDone, Settlement, Verdict};
-use jobwright::{Fence, JobId, REPLY_QUEUE};
+use jobwright::JobId;
+use jobwright::admin::JobState;
+use jobwright::headers::REPLY_QUEUE;
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ExternalDone, Settlement, Verdict};
 
 use crate::state_machine::ops::{AttemptOutcome, KINDS, QUEUES};
 use crate::state_machine::player::{Claim, Outcome, Player, both, same, settlement, sorted, taken, taken_by};
@@ -112,7 +114,7 @@ impl Player {
         let answers = both!(self, |side| {
             let over: Vec<_> = fences
                 .iter()
-                .map(|fence| jobwright::store::engine::Extension { fence: *fence, lease: Some(Duration::ZERO) })
+                .map(|fence| jobwright::internal::engine::Extension { fence: *fence, lease: Some(Duration::ZERO) })
                 .collect();
             let late = side.jobs.extend_external(&over).await.map_err(|error| error.to_string())?.len() as u64;
             let mut sum = (0, 0);

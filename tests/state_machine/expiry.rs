@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::ClaimRequest;
+use jobwright::internal::engine::ClaimRequest;
 
 use crate::state_machine::player::Player;
 use crate::support::TestDb;

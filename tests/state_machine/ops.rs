@@ -1,7 +1,7 @@
 //! The operations, and how often they occur.
 
-use jobwright::store::JobState;
-use jobwright::store::engine::{ScanCursor, ScanRange};
+use jobwright::admin::JobState;
+use jobwright::internal::engine::{ScanCursor, ScanRange};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

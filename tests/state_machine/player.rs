@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, Inserted, MAX_HIDDEN, Preclaim, ScanCursor, Settlement, Verdict};
-use jobwright::store::{AffectedJobs, JobFilter, JobState};
-use jobwright::{ErrorKind, Fence, Job, JobId, JobMessage, NewJob, NodeId};
+use jobwright::admin::{AffectedJobs, JobFilter, JobState};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{ClaimRequest, Inserted, MAX_HIDDEN, Preclaim, ScanCursor, Settlement, Verdict};
+use jobwright::{ErrorKind, Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::state_machine::ops::{AttemptOutcome, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
 use crate::state_machine::snapshot::{self, Snapshot};

@@ -6,11 +6,15 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::engine::schedules::{FireOutcome, Firing, ScheduleQuery, fire_due, pause, put, resume, run_now};
-use jobwright::store::engine::{OperatorOptions, Settlement, Verdict, testing};
-use jobwright::store::schedules::{PutOutcome, ScheduleInfo};
-use jobwright::store::{Action, JobFilter, JobState, Store};
-use jobwright::{JobId, NewJob, NewSchedule, NodeId, Overlap, SCHEDULE, SCHEDULED_AT, Schedule};
+use jobwright::Store;
+use jobwright::admin::{Action, JobFilter, JobState};
+use jobwright::admin::{PutOutcome, ScheduleInfo};
+use jobwright::headers::{SCHEDULE, SCHEDULED_AT};
+use jobwright::internal::engine::schedules::{
+    FireOutcome, Firing, ScheduleQuery, fire_due, pause, put, resume, run_now,
+};
+use jobwright::internal::engine::{OperatorOptions, Settlement, Verdict, testing};
+use jobwright::{JobId, NewJob, NewSchedule, NodeId, Overlap, Schedule};
 
 use crate::state_machine::player::Outcome;
 use crate::state_machine::schedules_model::{Model, NAMES, Op, Plan, TICK, Work};

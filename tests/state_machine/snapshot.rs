@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::admin::{JobFilter, JobState, Page};
 use jobwright::{JobId, NodeId};
 
 use crate::support::Jobs;
@@ -38,7 +38,7 @@ fn gist(error: &str) -> String {
 pub(crate) async fn take(jobs: &Jobs, nodes: &[NodeId]) -> Result<Snapshot, String> {
     let mut rows = Vec::new();
     loop {
-        let after = rows.last().map(|row: &jobwright::store::JobSummary| row.seq);
+        let after = rows.last().map(|row: &jobwright::admin::JobSummary| row.seq);
         let page = jobs.list(&JobFilter::default(), &Page::new(7).after(after)).await.map_err(|e| format!("{e:?}"))?;
         if page.is_empty() {
             break;

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::engine::{
+use jobwright::Store;
+use jobwright::admin::{Action, Change, JobFilter, JobState};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{
     ClaimRequest, ExternalDone, Inserted, OperatorOptions, Settlement, UnitOfWork, Verdict,
 };
-use jobwright::store::{Action, Change, JobFilter, JobState, Store};
-use jobwright::{ErrorKind, Fence, JobId, JobMessage, NodeId};
+use jobwright::{ErrorKind, JobId, JobMessage, NodeId};
 
 use crate::state_machine::player::Outcome;
 use crate::state_machine::uniques_model::{Forecast, Key, Ledger, MINUTE, Message, NODES, Op, QUEUES, States, Way};

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jobwright::store::JobState;
-use jobwright::store::engine::Verdict;
+use jobwright::admin::JobState;
+use jobwright::internal::engine::Verdict;
 use jobwright::{JobId, NewJob, Payload, Unique};
 use proptest::collection::vec;
 use proptest::prelude::*;

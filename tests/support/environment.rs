@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use jobwright::store::engine::UnitOfWork;
-use jobwright::store::{JobState, Store, TransactionRef};
+use jobwright::admin::JobState;
+use jobwright::internal::engine::UnitOfWork;
 use jobwright::{
     DatabaseConfig, Error, ExecutorConfig, JobContext, JobError, JobId, KindOptions, MessageServices, Outcome,
     RetryPolicy,
 };
+use jobwright::{Store, TransactionRef};
 
 use super::postgres::Pg;
 #[cfg(feature = "sqlite")]

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jobwright::store::engine::{
+use jobwright::admin::{Action, AffectedJobs, JobDetail, JobFilter, JobState, JobSummary, Page, RetryOptions, Rule};
+use jobwright::internal::engine::{
     AdmitRequest, Admitted, ClaimRequest, JobStore, NodeHeartbeat, NodeInfo, OperatorOptions, Preclaim, ScanCursor,
     Settlement, Verdict, check_schema, testing,
 };
-use jobwright::store::{Action, AffectedJobs, JobDetail, JobFilter, JobState, JobSummary, Page, RetryOptions, Rule};
-use jobwright::{ClaimNumber, ErrorKind, Fence, HandOutNumber, Job, JobId, JobMessage, NewJob, NodeId, Result};
+use jobwright::internal::{ClaimNumber, Fence, HandOutNumber};
+use jobwright::{ErrorKind, Job, JobId, JobMessage, NewJob, NodeId, Result};
 use serde_json::json;
 
 use super::eventually;

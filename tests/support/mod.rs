@@ -25,8 +25,9 @@ pub(crate) mod sqlx;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::engine::Migration;
-use jobwright::store::{MigrationStatus, Store};
+use jobwright::Store;
+use jobwright::admin::MigrationStatus;
+use jobwright::internal::engine::Migration;
 use jobwright::{JobId, NodeId};
 
 pub(crate) use self::jobs::Jobs;

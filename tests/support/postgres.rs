@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::engine::Migration;
-use jobwright::store::{MigrationStatus, Store as _};
+use jobwright::Store as _;
+use jobwright::admin::MigrationStatus;
+use jobwright::internal::engine::Migration;
 use jobwright::{DatabaseConfig, JobId, NodeId, Postgres};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
@@ -288,7 +289,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn migrate_with(&self, more: &[Migration]) -> jobwright::Result<Vec<MigrationStatus>> {
-        jobwright::store::engine::testing::migrate_postgres(&self.store, more).await
+        jobwright::internal::engine::testing::migrate_postgres(&self.store, more).await
     }
 
     async fn remembering(&self, keep: jobwright::Keep) -> Postgres {

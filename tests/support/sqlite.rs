@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::MigrationStatus;
-use jobwright::store::engine::Migration;
+use jobwright::admin::MigrationStatus;
+use jobwright::internal::engine::Migration;
 use jobwright::{DatabaseConfig, JobId, NodeId, Sqlite};
 use rusqlite::Connection;
 
@@ -152,7 +152,7 @@ impl SqlDb for SqliteDb {
     }
 
     async fn migrate_with(&self, more: &[Migration]) -> jobwright::Result<Vec<MigrationStatus>> {
-        jobwright::store::engine::testing::migrate_sqlite(&self.store, more).await
+        jobwright::internal::engine::testing::migrate_sqlite(&self.store, more).await
     }
 
     async fn remembering(&self, keep: jobwright::Keep) -> Sqlite {

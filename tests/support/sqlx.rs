@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use jobwright::TransactionRef;
+use jobwright::admin::MigrationStatus;
+use jobwright::internal::engine::Migration;
 use jobwright::sqlx_0_8::Sqlx;
-use jobwright::store::engine::Migration;
-use jobwright::store::{MigrationStatus, TransactionRef};
 use jobwright::{DatabaseConfig, Error, JobId, MessageServices, NodeId};
 use sqlx_0_8 as sqlx;
 use sqlx_0_8::postgres::PgPoolOptions;

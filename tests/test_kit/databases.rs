@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::headers::SCHEDULED_AT;
 use jobwright::testing::{TestDatabase, assert_sent};
-use jobwright::{CommandExecutor, NewJob, NewSchedule, Outcome, SCHEDULED_AT, Schedule};
+use jobwright::{CommandExecutor, NewJob, NewSchedule, Outcome, Schedule};
 
 use crate::support::environment::{PATIENCE, patient};
 use crate::test_kit::kit::{Kit, committed};

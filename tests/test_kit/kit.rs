@@ -1,7 +1,7 @@
 //! What the tests of both stores do differently.
 
+use jobwright::Store;
 use jobwright::sqlx_0_8::Sqlx;
-use jobwright::store::Store;
 use jobwright::testing::{TestDatabase, TestStore};
 use jobwright::{ExecutorBuilder, JobError, MessageServices, NewJob, Outcome, Postgres};
 use sqlx_0_8 as sqlx;

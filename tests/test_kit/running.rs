@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, Rule, Scope};
+use jobwright::admin::{JobFilter, Rule, Scope};
 use jobwright::testing::{RunOutcome, Runner, TestDatabase, assert_sent};
 use jobwright::{
     BatchOptions, CommandExecutor, ErrorKind, Job, JobError, KindOptions, Middleware, NewJob, Next, Outcome,

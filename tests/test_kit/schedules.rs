@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::headers::SCHEDULED_AT;
 use jobwright::testing::{Runner, Summary, TestDatabase, assert_sent};
-use jobwright::{Job, JobError, Misfire, NewJob, NewSchedule, Outcome, Overlap, SCHEDULED_AT, Schedule};
+use jobwright::{Job, JobError, Misfire, NewJob, NewSchedule, Outcome, Overlap, Schedule};
 
 use crate::test_kit::kit::Kit;
 

@@ -1,7 +1,7 @@
 //! With a program's own codec, a test still sees plain content.
 
+use jobwright::admin::{JobFilter, Page};
 use jobwright::codec::{Seal, SealKey};
-use jobwright::store::{JobFilter, Page};
 use jobwright::testing::{RunOutcome, TestDatabase, assert_sent};
 use jobwright::{Job, JobError, NewJob, Outcome};
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::Store;
+use jobwright::Store;
 use jobwright::testing::{Pending, Sent, TestDatabase, assert_sent};
 use jobwright::{Command, JobContext, JobError, JobId, NewJob, Outcome, RetryPolicy, Unique};
 use serde::{Deserialize, Serialize};

@@ -27,7 +27,7 @@ const REPLACED: [(&str, &str, &[&str]); 13] = [
 const CODE: &[&str] = &["src", "migrations", "tests", "http", "cli", "bench/src", "examples", "docs"];
 
 /// Names that only the library, its tests and the benchmark use.
-const ENGINE: [&str; 4] = ["store::engine", ".engine()", "JobStore", "messages.jobs()"];
+const ENGINE: [&str; 4] = ["internal::engine", ".engine()", "JobStore", "messages.jobs()"];
 const TAUGHT: [&str; 6] = ["cli/src", "http/src", "examples", "docs", "README.md", "src/lib.rs"];
 
 pub(crate) fn run() -> Result<()> {
@@ -43,10 +43,6 @@ pub(crate) fn run() -> Result<()> {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         let words = ENGINE.iter().filter(|word| code.contains(**word));
         found.extend(words.map(|word| format!("{file} names {word}: operators and programs have `Admin`")));
-        let groups = code.split("jobwright::store::{").skip(1).filter_map(|rest| rest.split('}').next());
-        if groups.flat_map(|names| names.split(',')).any(|name| name.trim().split("::").next() == Some("engine")) {
-            found.push(format!("{file} names store::engine: operators and programs have `Admin`"));
-        }
     }
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }

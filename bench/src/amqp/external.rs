@@ -68,7 +68,7 @@ async fn finished(bench: &Bench<'_>, schema: &Schema) -> Result<()> {
 
 /// Runs an external worker in Rust that answers each job with `done`.
 async fn work(prefix: String) -> Result<()> {
-    let names = jobwright::broker::Names::new(prefix);
+    let names = jobwright::internal::Names::new(prefix);
     let connection = bare::connect(&url()?).await?;
     let (jobs, replies) = (connection.create_channel().await?, connection.create_channel().await?);
     jobs.basic_qos(1000, BasicQosOptions::default()).await?;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt as _};
-use jobwright::broker::testing::{self, Outgoing, Published};
+use jobwright::internal::broker_testing::{self as testing, Outgoing, Published};
 use lapin::BasicProperties;
 
 use super::{Site, bare, url};

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use jobwright::store::engine::{AdmitRequest, ClaimRequest, GroupClaim, JobStore, NodeInfo};
-use jobwright::store::{Rule, Scope, engine};
-use jobwright::{ClaimNumber, Fence, Job, JobId, MessageServices, NewJob, NodeId, Unique};
+use jobwright::admin::{Rule, Scope};
+use jobwright::internal::engine;
+use jobwright::internal::engine::{AdmitRequest, ClaimRequest, GroupClaim, JobStore, NodeInfo};
+use jobwright::internal::{ClaimNumber, Fence};
+use jobwright::{Job, JobId, MessageServices, NewJob, NodeId, Unique};
 
 use super::Values;
 use crate::Result;

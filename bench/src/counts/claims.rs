@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::engine::{ClaimRequest, NodeInfo};
-use jobwright::{ClaimNumber, Fence};
+use jobwright::internal::engine::{ClaimRequest, NodeInfo};
+use jobwright::internal::{ClaimNumber, Fence};
 
 use super::Values;
 use crate::Result;

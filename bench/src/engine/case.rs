@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Rule, Scope, ShareBy};
+use jobwright::admin::{Rule, Scope, ShareBy};
 use jobwright::{Keep, NewJob, Unique};
 
 use crate::Result;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{Rule, Scope};
+use jobwright::admin::{Rule, Scope};
 use jobwright::{CommandExecutor, HistoryConfig, Job, Keep, Outcome};
 use serde_json::json;
 

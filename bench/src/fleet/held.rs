@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobFilter;
-use jobwright::{JobId, MessageServices, Rule, Scope};
+use jobwright::admin::JobFilter;
+use jobwright::admin::{Rule, Scope};
+use jobwright::{JobId, MessageServices};
 
 use super::idle::{self, Idle};
 use super::ledger::Sent;
@@ -38,7 +39,7 @@ pub(super) async fn run(
 ) -> Result<Held> {
     let services = MessageServices::postgres(&tables.config).await?;
     let admin = services.admin();
-    let rule = || Rule::new(Scope::Queue, jobwright::job::DEFAULT_QUEUE);
+    let rule = || Rule::new(Scope::Queue, jobwright::DEFAULT_QUEUE);
     let client = site.client().await?;
     admin.put_rule(&rule().running(1)).await?;
     nodes.work(LONG);

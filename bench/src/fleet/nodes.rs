@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
-use jobwright::executor::Telemetry;
+use jobwright::telemetry::Telemetry;
 use jobwright::{CommandExecutor, ExecutorConfig, Job, JobId, MessageServices, Outcome};
 
 use super::ledger::Ledger;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use jobwright::executor::Telemetry;
+use jobwright::telemetry::Telemetry;
 use jobwright::{ErrorKind, JobId, MessageServices};
 
 use super::connections::{arrivals, between, most_in_a_second};

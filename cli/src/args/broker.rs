@@ -1,7 +1,7 @@
 //! Arguments of `jobwright broker` and `jobwright doctor`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use jobwright::broker::RejectedQueue;
+use jobwright::internal::RejectedQueue;
 
 use super::installation::ClaimArgs;
 use super::shared::{OutputArgs, rows};

@@ -3,7 +3,7 @@
 use clap::Args;
 use jiff::Timestamp;
 use jobwright::JobId;
-use jobwright::store::{HistoryFilter, HistoryOutcome, TimeRange};
+use jobwright::admin::{HistoryFilter, HistoryOutcome, TimeRange};
 
 use super::shared::{OutputArgs, moment, rows};
 

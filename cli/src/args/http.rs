@@ -33,7 +33,7 @@ pub(crate) struct ExporterArgs {
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) listen: Option<Address>,
     /// Ask the database at most once in this time, however many clients scrape.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = jobwright::job::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = jobwright::internal::parse_duration)]
     pub(crate) every: Duration,
 }
 
@@ -58,6 +58,6 @@ pub(crate) struct HealthArgs {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) probe: Probe,
     /// How long to wait for the answer.
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = jobwright::job::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = jobwright::internal::parse_duration)]
     pub(crate) timeout: Duration,
 }

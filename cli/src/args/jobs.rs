@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jobwright::JobId;
-use jobwright::store::{JobFilter, JobState, TimeRange};
+use jobwright::admin::{JobFilter, JobState, TimeRange};
 
 use super::history::HistoryArgs;
 use super::shared::{OperatorArgs, OutputArgs, moment, priority, rows, timestamp};
@@ -61,7 +61,7 @@ pub(crate) struct ChangeArgs {
     #[arg(long, allow_negative_numbers = true, value_parser = priority)]
     pub(crate) priority: Option<i16>,
     /// Run no sooner than this long from now, such as `2h`.
-    #[arg(long, value_name = "DURATION", value_parser = jobwright::job::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = jobwright::internal::parse_duration)]
     pub(crate) delay: Option<Duration>,
     /// Run no sooner than this time.
     #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = timestamp)]
@@ -96,7 +96,7 @@ pub(crate) struct RetryArgs {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Spread the retries over this time, such as `10m`.
-    #[arg(long, value_name = "DURATION", value_parser = jobwright::job::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = jobwright::internal::parse_duration)]
     pub(crate) spread: Option<Duration>,
 }
 

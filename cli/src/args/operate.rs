@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use jobwright::store::{Rate, Scope, ShareBy};
+use jobwright::admin::{Rate, Scope, ShareBy};
 
 use super::shared::{OperatorArgs, OutputArgs, rows};
 
@@ -40,7 +40,7 @@ pub(crate) struct LimitArgs {
     #[command(flatten)]
     pub(crate) rule: RuleArgs,
     /// A waiting job gains one priority each time this long passes.
-    #[arg(long, value_name = "DURATION|none", value_parser = given(jobwright::job::parse_duration))]
+    #[arg(long, value_name = "DURATION|none", value_parser = given(jobwright::internal::parse_duration))]
     pub(crate) aging: Option<Given<Duration>>,
     /// How many jobs may wait before the queue counts as full for senders.
     #[arg(long, value_name = "N|none", value_parser = given(number::<u64>))]

@@ -93,13 +93,13 @@ pub(crate) struct PutArgs {
     #[arg(long)]
     pub(crate) times: Option<u64>,
     /// The queue of its jobs.
-    #[arg(long, default_value = jobwright::job::DEFAULT_QUEUE)]
+    #[arg(long, default_value = jobwright::DEFAULT_QUEUE)]
     pub(crate) queue: String,
     /// Higher runs first, -32767 to 32767.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = priority)]
     pub(crate) priority: i16,
     /// Attempts before a job becomes a dead letter.
-    #[arg(long, default_value_t = jobwright::job::DEFAULT_MAX_ATTEMPTS)]
+    #[arg(long, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]
     pub(crate) max_attempts: u32,
     /// A header: a string beside the payload (repeatable).
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]

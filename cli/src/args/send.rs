@@ -53,7 +53,7 @@ pub(crate) struct SendArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SendOptions {
     /// The queue in which it waits.
-    #[arg(long, help_heading = TIMING, default_value = jobwright::job::DEFAULT_QUEUE)]
+    #[arg(long, help_heading = TIMING, default_value = jobwright::DEFAULT_QUEUE)]
     pub(crate) queue: String,
     /// Higher runs first, -32767 to 32767.
     #[arg(long, help_heading = TIMING, default_value_t = 0, allow_negative_numbers = true, value_parser = priority)]
@@ -65,7 +65,7 @@ pub(crate) struct SendOptions {
     #[arg(long, help_heading = TIMING, value_parser = timestamp)]
     pub(crate) at: Option<Timestamp>,
     /// Attempts before it becomes a dead letter.
-    #[arg(long, help_heading = TIMING, default_value_t = jobwright::job::DEFAULT_MAX_ATTEMPTS)]
+    #[arg(long, help_heading = TIMING, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]
     pub(crate) max_attempts: u32,
     /// A header: a string beside the payload (repeatable).
     #[arg(long, help_heading = CONTENT, value_name = "NAME=VALUE", value_parser = header)]
@@ -103,5 +103,5 @@ pub(crate) struct SendOptions {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    jobwright::job::parse_duration(text)
+    jobwright::internal::parse_duration(text)
 }

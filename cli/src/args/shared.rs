@@ -53,7 +53,7 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
     }
-    let ago = jobwright::job::parse_duration(text).map_err(|_| {
+    let ago = jobwright::internal::parse_duration(text).map_err(|_| {
         "it is neither a point in time such as 2026-03-29T12:00:00Z nor a duration such as 2h, which means that long ago"
             .to_owned()
     })?;

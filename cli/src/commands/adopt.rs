@@ -1,6 +1,6 @@
 //! `jobwright adopt`.
 
-use jobwright::store::{Installation, Place};
+use jobwright::internal::{Installation, Place};
 use serde_json::json as value;
 
 use super::connect_database;

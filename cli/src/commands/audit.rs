@@ -1,6 +1,6 @@
 //! `jobwright audit`: which operator did what.
 
-use jobwright::store::AuditFilter;
+use jobwright::admin::AuditFilter;
 use serde_json::Value;
 
 use super::connect_database;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jobwright::store::{EACH, JobDetail, JobFilter, JobState, Page, Rule, Scope as RuleScope};
-use jobwright::{Admin, JobId, Result};
+use jobwright::admin::Admin;
+use jobwright::admin::{EACH, JobDetail, JobFilter, JobState, Page, Rule, Scope as RuleScope};
+use jobwright::{JobId, Result};
 
 /// Most jobs whose key is read: many jobs wait for few keys.
 const LOOKED_AT: usize = 100;

@@ -1,6 +1,6 @@
 //! `jobwright broker`.
 
-use jobwright::broker::{Ownership, TopologyItem, TopologyState};
+use jobwright::internal::{Ownership, TopologyItem, TopologyState};
 use jobwright::{Broker, ExternalQueue};
 use serde_json::{Value, json as value};
 

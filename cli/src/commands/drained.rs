@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{Count, HeldUp, JobFilter, JobState, Page, Reason};
-use jobwright::{Admin, AnyStore, CommandExecutor};
+use jobwright::admin::Admin;
+use jobwright::admin::{Count, HeldUp, JobFilter, JobState, Page, Reason};
+use jobwright::{AnyStore, CommandExecutor};
 
 use super::blocked::{Blockers, Scope, blockers};
 use crate::failure::Failure;
@@ -176,7 +177,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::slice;
 
-    use jobwright::{Config, DatabaseConfig, Fence, HandOutNumber, MessageServices, NewJob};
+    use jobwright::internal::{Fence, HandOutNumber};
+    use jobwright::{Config, DatabaseConfig, MessageServices, NewJob};
 
     use super::*;
 
@@ -219,7 +221,7 @@ mod tests {
         assert_eq!(out.len(), 1);
         assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Busy));
         let done =
-            jobwright::store::engine::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
+            jobwright::internal::engine::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
         assert_eq!(jobs.complete_external(slice::from_ref(&done)).await.unwrap().ids.len(), 1);
         assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Empty { later: Count::Exact(0) }));
     }

@@ -1,6 +1,6 @@
 //! `jobwright grants`.
 
-use jobwright::config::Backend;
+use jobwright::internal::Backend;
 use jobwright::{AnyTransaction, MessageServices};
 
 use crate::args::GrantsArgs;

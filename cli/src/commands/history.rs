@@ -1,7 +1,7 @@
 //! `jobwright jobs history`: how jobs ended.
 
 use jobwright::Keep;
-use jobwright::store::HistoryEntry;
+use jobwright::admin::HistoryEntry;
 
 use super::connect_database;
 use super::slow_notice::with_slow_notice;

@@ -1,6 +1,7 @@
 //! The options of a job, from the command line of `jobwright send`.
 
-use jobwright::{CORRELATION_ID, EVENT_QUEUE, NewJob, REPLY_TO, TRACEPARENT, TRACESTATE, TraceContext, Unique};
+use jobwright::headers::{CORRELATION_ID, EVENT_QUEUE, REPLY_TO, TRACEPARENT, TRACESTATE};
+use jobwright::{NewJob, TraceContext, Unique};
 
 use crate::args::SendArgs;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::Admin;
-use jobwright::store::{
+use jobwright::admin::Admin;
+use jobwright::admin::{
     Action, AffectedJobs, Change, DeadLetterGroups, DueChange, JobFilter, JobSummary, OperationWatch, Page,
 };
 use serde_json::json as value;

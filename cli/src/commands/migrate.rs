@@ -1,7 +1,7 @@
 //! `jobwright migrate`.
 
-use jobwright::config::{Access, Backend};
-use jobwright::store::MigrationStatus;
+use jobwright::admin::MigrationStatus;
+use jobwright::internal::{Access, Backend};
 use jobwright::{AnyStore, MessageServices, Postgres, Sqlite};
 
 use crate::args::MigrateArgs;

@@ -35,7 +35,7 @@ pub(crate) mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobwright::config::Access;
+use jobwright::internal::Access;
 use jobwright::{AnyStore, Broker, BrokerConfig, BrokerMode, MessageServices};
 
 use self::slow_notice::with_slow_notice;

@@ -1,6 +1,6 @@
 //! `jobwright queues`: counts, pauses and limits.
 
-use jobwright::store::{EACH, NodeStatus, QueueStatus, Rule, Scope, Shares};
+use jobwright::admin::{EACH, NodeStatus, QueueStatus, Rule, Scope, Shares};
 use serde::Serialize;
 
 use super::slow_notice::with_slow_notice;

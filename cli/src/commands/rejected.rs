@@ -1,7 +1,7 @@
 //! `jobwright broker rejected`: messages that were rejected to the broker's queues for them.
 
 use jobwright::Broker;
-use jobwright::broker::{RejectedMessage, RejectedMessages, RejectedQueue};
+use jobwright::internal::{RejectedMessage, RejectedMessages, RejectedQueue};
 use serde_json::json as value;
 
 use super::connect_broker;
@@ -85,7 +85,7 @@ async fn operate(settings: &Settings, what: What, queue: RejectedQueue, args: &R
             "say which: by `--id`, `--reason` or `--limit`; or `--all`, and none of these, to mean all".to_owned(),
         ));
     }
-    let names = jobwright::broker::Names::new(settings.broker.prefix.clone());
+    let names = jobwright::internal::Names::new(settings.broker.prefix.clone());
     if matches!(what, What::PutBack) && queue.source(&names).is_none() {
         return Err(Failure::Usage(
             "what is in this queue is not needed again: its rows are in the database, and run from there. Look at it with \

@@ -2,8 +2,9 @@
 
 use std::env;
 
-use jobwright::store::{Rule, Scope, ShareBy};
-use jobwright::{Admin, AnyStore, MessageServices};
+use jobwright::admin::Admin;
+use jobwright::admin::{Rule, Scope, ShareBy};
+use jobwright::{AnyStore, MessageServices};
 use nix::unistd::{Uid, User};
 
 use super::connect_database;

@@ -3,7 +3,7 @@
 use std::iter::successors;
 
 use jiff::Timestamp;
-use jobwright::store::schedules::{PutOutcome, ScheduleInfo};
+use jobwright::admin::{PutOutcome, ScheduleInfo};
 use jobwright::{AnyStore, MessageServices, NewJob, NewSchedule, Schedule, ScheduleService};
 use serde_json::{Value, json as value};
 

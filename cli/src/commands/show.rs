@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use jobwright::store::{JobDetail, JobProgress, JobResult, JobState, Reason};
-use jobwright::{Admin, JobId, Payload};
+use jobwright::JobResult;
+use jobwright::admin::Admin;
+use jobwright::admin::{JobDetail, JobProgress, JobState, Reason};
+use jobwright::{JobId, Payload};
 use serde_json::{Value, json as value};
 
 use super::connect_database;

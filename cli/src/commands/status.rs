@@ -5,8 +5,8 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
-use jobwright::store::{Count, HeldUp, NodeStatus, QueueStatus, Serves, StatusReport};
+use jobwright::admin::{Count, HeldUp, NodeStatus, QueueStatus, Serves, StatusReport};
+use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE};
 use jobwright::{AnyStore, BrokerMode, ExternalQueue, MessageServices};
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use jobwright::store::{HeldUp, JobState, Why};
+use jobwright::admin::{HeldUp, JobState, Why};
 
 use super::connect_database;
 use super::show::unknown;

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobwright::config::Backend;
-use jobwright::{
-    AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, MessageServices, REPLY_QUEUE,
-};
+use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE};
+use jobwright::internal::Backend;
+use jobwright::{AnyStore, CommandExecutor, DEFAULT_QUEUE, ExecutorStats, ExternalQueue, MessageServices};
 use jobwright_http::Later;
 
 use super::blocked::Scope;

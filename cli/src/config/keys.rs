@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobwright::RetryPolicy;
-use jobwright::config::parse_span;
-use jobwright::job::parse_duration;
+use jobwright::internal::parse_duration;
+use jobwright::internal::parse_span;
 use toml::Value as Toml;
 
 /// The type of a key.

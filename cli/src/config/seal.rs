@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use jobwright::Secret;
 use jobwright::codec::{Seal, SealKey};
-use jobwright::{Secret, small_file};
+use jobwright::internal::small_file;
 
 use super::keys::Value;
 

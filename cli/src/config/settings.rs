@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use jobwright::DEFAULT_QUEUE;
 use jobwright::codec::Seal;
-use jobwright::job::DEFAULT_QUEUE;
 use jobwright::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, ExternalQueue, Secret};
 
 use super::handler::{Draft, Handler};

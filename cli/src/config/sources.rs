@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use jobwright::small_file;
+use jobwright::internal::small_file;
 
 use super::keys::{SECTIONS, SUBMIT_RULES, Section, nearest, section, shout};
 use super::settings::Settings;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::admin::{JobFilter, JobState, Page};
 
 use super::stage::Stage;
 use super::takeover::Takeover;

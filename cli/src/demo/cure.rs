@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::admin::{JobFilter, JobState, Page};
 use tempfile::TempDir;
 use tokio::process::Command;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::config::Backend;
+use jobwright::internal::Backend;
 
 use super::orders::{Order, handler};
 use super::progress::bar;

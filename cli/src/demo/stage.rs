@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::config::Backend;
-use jobwright::store::QueueStatus;
+use jobwright::admin::QueueStatus;
+use jobwright::internal::Backend;
 use jobwright::{
     AnyStore, AnyTransaction, BrokerConfig, CommandExecutor, Config, DatabaseConfig, ExecutorStats, MessageServices,
 };

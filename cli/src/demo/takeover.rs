@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::admin::{JobFilter, JobState, Page};
 use jobwright::{AnyStore, ExecutorBuilder, JobId, NewJob, NodeId, Outcome};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};

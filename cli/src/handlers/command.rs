@@ -6,7 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use jobwright::job::REPLY_TO;
+use jobwright::headers::REPLY_TO;
 use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload};
 use nix::sys::signal::Signal;
 use tokio::process::Command;

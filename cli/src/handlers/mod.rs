@@ -18,7 +18,7 @@ pub(crate) use self::stopping::Stopping;
 pub(crate) use self::url::{Webhook, check_url};
 pub(crate) use self::withheld::{HOOKS_WITHHELD, KEYS_WITHHELD, WITHHELD};
 
-use jobwright::job::{TRACEPARENT, TRACESTATE};
+use jobwright::headers::{TRACEPARENT, TRACESTATE};
 use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload};
 
 /// The longest state of a trace that is passed on. Headers of jobs that are not sent in SQL are no longer than that.

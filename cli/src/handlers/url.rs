@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::job::REPLY_TO;
-use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, Secret, small_file};
+use jobwright::headers::REPLY_TO;
+use jobwright::internal::small_file;
+use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, Secret};
 use ureq::http::{HeaderValue, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::common::{Done, Sandbox, as_owner, jobwright, until};
-use jobwright::store::sqlite::MIGRATIONS;
+use jobwright::internal::MIGRATIONS;
 
 const SECRET: &str = "postgres://somebody:hunter2@127.0.0.1:1/nowhere?password=hunter2";
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::HandOutNumber;
+use jobwright::internal::HandOutNumber;
 
 use crate::common::server::Server;
 use crate::common::{Done, until};

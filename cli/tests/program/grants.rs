@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use jobwright::store::engine::testing::postgres_statement;
+use jobwright::internal::engine::testing::postgres_statement;
 
 use crate::common::{Sandbox, as_owner, until, uuid};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jobwright::Keep;
-use jobwright::store::engine::testing::postgres_statements;
+use jobwright::internal::engine::testing::postgres_statements;
 use serde_json::Value;
 
 use crate::common::as_owner;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use jobwright::store::engine::NodeInfo;
+use jobwright::internal::engine::NodeInfo;
 use serde_json::Value;
 
 use crate::common::{Sandbox, Worker, until};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::Serves;
-use jobwright::store::engine::NodeInfo;
+use jobwright::admin::Serves;
+use jobwright::internal::engine::NodeInfo;
 use serde_json::Value;
 
 use crate::common::{Sandbox, as_owner, on_both_stores, until};

@@ -121,7 +121,7 @@ impl<S: Store> fmt::Debug for Batch<'_, S> {
 /// How each job of a batch ended. A job that is left out has failed.
 ///
 /// ```
-/// # use jobwright::{Batch, BatchOutcomes, JobError, Outcome, store::Store};
+/// # use jobwright::{Batch, BatchOutcomes, JobError, Outcome, Store};
 /// # fn f<S: Store>(batch: &Batch<'_, S>) -> BatchOutcomes {
 /// batch.jobs().iter().map(|job| (job.id, match job.payload.decode::<i64>() {
 ///     Ok(_) => Ok(Outcome::Done),

@@ -76,6 +76,7 @@ impl Postgres {
     ///
     /// # Errors
     /// If the configuration can't be used. Servers that do not answer are left out.
+    #[doc(hidden)]
     pub async fn primaries(config: &DatabaseConfig) -> Result<Vec<Primary>> {
         primaries::find(config).await
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::broker::Names;
-use jobwright::store::Store;
+use jobwright::Store;
+use jobwright::internal::Names;
 use jobwright::{BrokerConfig, MessageServices};
 use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
 use lapin::{Connection, ConnectionProperties};

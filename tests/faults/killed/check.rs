@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jobwright::store::Scope;
+use jobwright::admin::Scope;
 
 use super::attempts::{Attempt, Past};
 use super::load::{EVERY, GUARD, LIMITS, Sent};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use jobwright::store::Store;
+use jobwright::Store;
 use jobwright::{DatabaseConfig, JobError};
 
 use crate::support::TestDb;

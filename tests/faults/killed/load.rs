@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::{Rule, Scope, Store};
-use jobwright::{
-    Admin, Job, JobId, MessageServices, Misfire, NewJob, NewSchedule, Overlap, RetryPolicy, Schedule, Unique,
-};
+use jobwright::Store;
+use jobwright::admin::Admin;
+use jobwright::admin::{Rule, Scope};
+use jobwright::{Job, JobId, MessageServices, Misfire, NewJob, NewSchedule, Overlap, RetryPolicy, Schedule, Unique};
 use serde::{Deserialize, Serialize};
 
 use super::Rules;

@@ -152,7 +152,7 @@ impl Rules {
 /// Checks the event log while it is written. Reading it takes longer as it grows, and so do the pauses.
 async fn watch<W: Book>(
     pen: &W::Pen,
-    store: &dyn jobwright::store::engine::Operator,
+    store: &dyn jobwright::internal::engine::Operator,
     (seed, rules): (u64, Rules),
     end: Instant,
 ) {

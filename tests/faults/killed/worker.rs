@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use jobwright::store::Store;
+use jobwright::Store;
 use jobwright::{BrokerConfig, CommandExecutor, DatabaseConfig, JobContext, JobError, MessageServices, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

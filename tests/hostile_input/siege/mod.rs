@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jobwright::JobId;
-use jobwright::store::JobState;
+use jobwright::admin::JobState;
 use uuid::Uuid;
 
 use self::attack::{Book, Shared};

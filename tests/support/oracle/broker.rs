@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::Released;
-use jobwright::store::engine::{Extension, ExternalDone, Received, Settlement};
-use jobwright::{
-    CORRELATION_ID, ClaimNumber, Fence, HandOutNumber, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE, REPLY_TO,
-    Submission,
-};
+use jobwright::admin::Released;
+use jobwright::headers::{CORRELATION_ID, REPLY_QUEUE, REPLY_TO};
+use jobwright::internal::engine::{Extension, ExternalDone, Received, Settlement};
+use jobwright::internal::{ClaimNumber, Fence, HandOutNumber, Submission};
+use jobwright::{Job, JobId, NewJob, NodeId, Payload};
 
 use super::model::{JobTable, Row, State, after};
 
@@ -91,7 +90,8 @@ impl State {
             if let Some(correlation) = message.headers.get(CORRELATION_ID) {
                 reply = reply.header(CORRELATION_ID, correlation);
             }
-            let (rows, _) = self.prepare(&[jobwright::store::engine::testing::message(reply).unwrap()], None).unwrap();
+            let (rows, _) =
+                self.prepare(&[jobwright::internal::engine::testing::message(reply).unwrap()], None).unwrap();
             self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
         }
         Some(replies)

@@ -1,8 +1,8 @@
 //! Dead letters: their errors, and how they run again.
 
 use jiff::Timestamp;
-use jobwright::store::engine::normalise;
-use jobwright::store::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, JobState, RetryOptions};
+use jobwright::admin::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, JobState, RetryOptions};
+use jobwright::internal::engine::normalise;
 
 use super::model::{JobTable, State, after};
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::store::engine::{
+use jobwright::admin::{JobProgress, Released};
+use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE};
+use jobwright::internal::engine::{
     Acquitted, ClaimRequest, Claimed, Claims, Enqueue, FullQueue, Hint, HintStream, Inserted, NodeHeartbeat, NodeInfo,
     Nodes, Outcomes, Preclaim, ProgressUpdate, Received, ScanRange, ServerIdentity, Settlement, StoreInfo, Suspect,
 };
-use jobwright::store::{JobProgress, Released};
-use jobwright::{
-    ClaimNumber, EVENT_QUEUE, Fence, HistoryConfig, Job, JobId, JobMessage, NodeId, REPLY_QUEUE, Result, Submission,
-};
+use jobwright::internal::{ClaimNumber, Fence, Submission};
+use jobwright::{HistoryConfig, Job, JobId, JobMessage, NodeId, Result};
 
 use super::Oracle;
 use super::model::{JobTable, Node, OWNER_LOST_ALONE, Row, State, after};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jobwright::store::engine::Operator as _;
-use jobwright::store::engine::{Completed, Extension, External, ExternalDone, Settlement};
-use jobwright::store::{JobDetail, JobState, Released};
-use jobwright::{Fence, HandOutNumber, Job, JobId, Result};
+use jobwright::admin::{JobDetail, JobState, Released};
+use jobwright::internal::engine::Operator as _;
+use jobwright::internal::engine::{Completed, Extension, External, ExternalDone, Settlement};
+use jobwright::internal::{Fence, HandOutNumber};
+use jobwright::{Job, JobId, Result};
 
 use super::Oracle;
 
@@ -16,8 +17,8 @@ impl External for Oracle {
         Ok(self.lock().hand_out(queue, limit, lease, token))
     }
 
-    async fn report_key(&self) -> Result<jobwright::job::ReportKey> {
-        Ok(jobwright::job::ReportKey::new([1; 32]))
+    async fn report_key(&self) -> Result<jobwright::internal::ReportKey> {
+        Ok(jobwright::internal::ReportKey::new([1; 32]))
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::Result;
-use jobwright::store::SkewedRows;
-use jobwright::store::engine::{AdmitRequest, Admitted, Expired, Maintenance, Promoted};
+use jobwright::internal::SkewedRows;
+use jobwright::internal::engine::{AdmitRequest, Admitted, Expired, Maintenance, Promoted};
 
 use super::Oracle;
 use super::model::JobTable;

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::Store;
-use jobwright::store::engine::JobStore;
+use jobwright::Store;
+use jobwright::internal::engine::JobStore;
 use jobwright::{JobId, NodeId, Result};
 
 use self::model::{JobTable, State};

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::engine::testing::refuse_other_jobs;
-use jobwright::store::engine::{ClaimRequest, Inserted, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict};
-use jobwright::store::schedules::ScheduleInfo;
-use jobwright::store::{AffectedJobs, JobFilter, JobState, JobSummary};
-use jobwright::{AttemptError, ClaimNumber, Due, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Result};
+use jobwright::admin::ScheduleInfo;
+use jobwright::admin::{AffectedJobs, JobFilter, JobState, JobSummary};
+use jobwright::internal::engine::testing::refuse_other_jobs;
+use jobwright::internal::engine::{ClaimRequest, Inserted, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict};
+use jobwright::internal::{ClaimNumber, Fence, HandOutNumber};
+use jobwright::{AttemptError, Due, Job, JobId, JobMessage, NodeId, Result};
 
 /// The error of a death that is held against a job.
 pub(super) const OWNER_LOST_ALONE: &str = "owner lost while this job ran alone";
@@ -18,7 +19,7 @@ const ERRORS_KEPT: usize = 10;
 /// The whole state, with one clock and one sequence.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) rules: Vec<jobwright::store::Rule>,
+    pub(super) rules: Vec<jobwright::admin::Rule>,
     /// The rows by `seq`. A single map, so that a job can't be in two states.
     pub(super) jobs: BTreeMap<i64, Row>,
     pub(super) nodes: BTreeMap<NodeId, Node>,
@@ -181,7 +182,13 @@ impl Row {
 
     pub(super) fn job(&self) -> Job {
         let message = &self.message;
-        jobwright::store::engine::testing::job(message.clone(), self.seq, self.version, self.attempt, self.created_at)
+        jobwright::internal::engine::testing::job(
+            message.clone(),
+            self.seq,
+            self.version,
+            self.attempt,
+            self.created_at,
+        )
     }
 
     pub(super) fn summary(&self) -> JobSummary {
@@ -280,7 +287,7 @@ impl State {
                     id: message.id,
                     seq: row.seq,
                     created_at: now,
-                    location: jobwright::RowLocation::default(),
+                    location: jobwright::internal::RowLocation::default(),
                 });
             }
             inserted.rows += 1;

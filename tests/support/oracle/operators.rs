@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::store::engine::{
+use jobwright::JobResult;
+use jobwright::admin::{
+    Action, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter, JobDetail, JobFilter,
+    JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Released, Rule, Scope, StatusReport,
+};
+use jobwright::internal::engine::{
     JobPosition, KeyQuestion, KeyUse, Operator, OperatorOptions, RuleEdit, ServingNode, WaitingClass,
 };
-use jobwright::store::{
-    Action, AdmissionLag, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter,
-    JobDetail, JobFilter, JobResult, JobState, JobSummary, MigrationStatus, NodeStatus, OverdueWork, Page, QueueStatus,
-    Released, Rule, Sampled, Scope, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, WaitingKinds,
+use jobwright::internal::{
+    AdmissionLag, OverdueWork, Sampled, SkewedRows, UnreadableJobs, UnreadableRow, WaitingKinds,
 };
 use jobwright::{JobId, NodeId, Result};
 
@@ -147,7 +150,7 @@ impl Operator for Oracle {
         Ok(match action {
             Action::Retry { limit, spread } => {
                 let options =
-                    jobwright::store::RetryOptions::default().dry_run(operator.dry_run).limit(*limit).spread(*spread);
+                    jobwright::admin::RetryOptions::default().dry_run(operator.dry_run).limit(*limit).spread(*spread);
                 state.retry(filter, &options)
             }
             Action::Cancel | Action::Delete => state.remove(filter, action.states(), operator.dry_run),
@@ -225,7 +228,7 @@ impl Operator for Oracle {
         Ok(Vec::new())
     }
 
-    async fn schedule_faults(&self) -> Result<Vec<jobwright::store::UnreadableRow>> {
+    async fn schedule_faults(&self) -> Result<Vec<jobwright::internal::UnreadableRow>> {
         Ok(Vec::new())
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::store::engine::schedules::{FireOutcome, Firing, ScheduleQuery};
-use jobwright::store::engine::{AuditNote, Enqueue, Schedules};
-use jobwright::store::schedules::ScheduleInfo;
+use jobwright::admin::ScheduleInfo;
+use jobwright::internal::engine::schedules::{FireOutcome, Firing, ScheduleQuery};
+use jobwright::internal::engine::{AuditNote, Enqueue, Schedules};
 use jobwright::{JobMessage, Result};
 
 use super::Oracle;

@@ -1,7 +1,8 @@
 //! A context's transaction: its changes are kept apart until it commits.
 
-use jobwright::store::engine::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
-use jobwright::{Fence, JobMessage, NodeId, Result};
+use jobwright::internal::Fence;
+use jobwright::internal::engine::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
+use jobwright::{JobMessage, NodeId, Result};
 
 use super::Oracle;
 use super::model::Row;

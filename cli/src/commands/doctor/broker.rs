@@ -1,6 +1,6 @@
 //! Checks the broker: whether it answers, which rights the user has, and what exists there.
 
-use jobwright::broker::{TopologyItem, TopologyState};
+use jobwright::internal::{TopologyItem, TopologyState};
 use jobwright::{Broker, BrokerMode, Secret};
 use ureq::http::Uri;
 

@@ -4,7 +4,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use jobwright::config::Backend;
+use jobwright::internal::Backend;
 
 use super::Finding;
 use crate::config::{Action, Settings, other_writers};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use jobwright::config::{Access, Backend};
-use jobwright::store::{Count, NodeStatus, StatusReport};
+use jobwright::admin::{Count, NodeStatus, StatusReport};
+use jobwright::internal::{Access, Backend};
 use jobwright::{AnyStore, MessageServices};
 
 use super::finding::State;

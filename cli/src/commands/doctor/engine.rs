@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::job::{EVENT_QUEUE, REPLY_QUEUE};
-use jobwright::store::{HeldUp, JobFilter, NodeStatus, Page, QueueStatus, Reason, StatusReport, TimeRange};
+use jobwright::admin::{HeldUp, JobFilter, NodeStatus, Page, QueueStatus, Reason, StatusReport, TimeRange};
+use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE};
 
 use super::Finding;
 use crate::commands::Messages;

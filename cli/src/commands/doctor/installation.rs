@@ -1,8 +1,10 @@
 //! Checks whether this database and the queues at the broker belong together, and whether other consumers take from them.
 
-use jobwright::broker::Ownership;
-use jobwright::store::{Installation, StatusReport};
-use jobwright::{Broker, EVENT_QUEUE, REPLY_QUEUE};
+use jobwright::Broker;
+use jobwright::admin::StatusReport;
+use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE};
+use jobwright::internal::Installation;
+use jobwright::internal::Ownership;
 
 use super::Finding;
 use crate::commands::Messages;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use jobwright::store::{VacuumStatus, XminHolder};
+use jobwright::internal::{VacuumStatus, XminHolder};
 use jobwright::{AnyTransaction, DatabaseConfig, Postgres};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;

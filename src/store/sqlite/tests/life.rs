@@ -1,12 +1,13 @@
 use std::time::Duration;
 
 use super::{Sqlite, TempFile, claim, job, message, node, operate};
+use crate::job::Fence;
 use crate::job::{ClaimNumber, JobId, JobMessage, Payload};
 use crate::store::{
     Action, ClaimRequest, Claims, Enqueue, JobFilter, JobState, Maintenance, NodeInfo, Nodes, Operator,
     OperatorOptions, Outcomes, Page, Preclaim, ScanCursor, ScanRange, Settlement, Store, UnitOfWork, Verdict,
 };
-use crate::{ErrorKind, Fence, NewJob, NodeId};
+use crate::{ErrorKind, NewJob, NodeId};
 
 #[tokio::test]
 async fn jobs_are_claimed_in_order_and_completed_once() {
