@@ -14,13 +14,15 @@ use crate::job::{JobId, Limits, NodeId};
 use crate::message::{MessageServices, ScheduleService, WakeUp};
 use crate::store::job_operations::check_name;
 pub use crate::store::schedules::{BACKFILL_MAX, Backfilled, Put, PutOutcome, ScheduleInfo};
-pub use crate::store::{
-    Action, AffectedJobs, AuditEntry, AuditFilter, Change, Count, DeadLetterGroup, DeadLetterGroups, DueChange, EACH,
-    FailingTask, HeldUp, HistoryEntry, HistoryFilter, HistoryOutcome, Holder, JobDetail, JobFilter, JobProgress,
-    JobState, JobSummary, MigrationStatus, NodeStatus, OperationWatch, Page, QueueStatus, Rate, Reason, Released,
-    RetryOptions, Rule, Scope, Serves, ShareBy, Shares, StatusReport, TimeRange, Why,
+use crate::store::{
+    Action, Adoption, Hint, Installation, JobResult, JobStore, OperationWatch, OperatorOptions, Schedules, Store,
 };
-use crate::store::{Adoption, Hint, Installation, JobResult, JobStore, OperatorOptions, Schedules, Store};
+pub use crate::store::{
+    AffectedJobs, AuditEntry, AuditFilter, Change, Count, DeadLetterGroup, DeadLetterGroups, DueChange, EACH,
+    FailingTask, HeldUp, HistoryEntry, HistoryFilter, HistoryOutcome, Holder, JobDetail, JobFilter, JobProgress,
+    JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Rate, Reason, Released, RetryOptions, Rule,
+    Scope, Serves, ShareBy, Shares, StatusReport, TimeRange, Why,
+};
 
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
 /// is shown as stored. Obtained from [`MessageServices::admin`](crate::MessageServices::admin); cheap to clone.
@@ -203,18 +205,12 @@ impl Admin {
     // -- jobs
 
     /// Applies an action to the matching jobs. The other methods about jobs are shorthand for it.
-    ///
-    /// # Errors
-    /// When the action or the operator's name is invalid; then nothing changed. When the database fails half-way: the changes made until
-    /// then stay, and are in the audit log.
+    #[doc(hidden)]
     pub async fn operate(&self, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
         self.operate_watched(filter, action, &OperationWatch::default()).await
     }
 
     /// Does the same, and tells a watch how far it is. The watch can end it.
-    ///
-    /// # Errors
-    /// As [`operate`](Self::operate).
     #[doc(hidden)]
     pub async fn operate_watched(
         &self,
@@ -231,7 +227,8 @@ impl Admin {
     /// Makes dead letters and timers wait again; a dead letter starts with no attempts spent.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// When the filter, an option or the operator's name is invalid; then nothing changed. When the database fails half-way: the changes made
+    /// until then stay, and are in the audit log.
     pub async fn retry(&self, filter: &JobFilter) -> Result<AffectedJobs> {
         self.retry_with(filter, &RetryOptions::default()).await
     }
@@ -239,7 +236,7 @@ impl Admin {
     /// Retries some of them, or all of them spread over a time.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// As [`retry`](Self::retry).
     pub async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<AffectedJobs> {
         let RetryOptions { dry_run, limit, spread } = *options;
         let who = if dry_run { self.dry_run() } else { self.clone() };
@@ -250,7 +247,7 @@ impl Admin {
     /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace), and commit nothing.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// As [`retry`](Self::retry).
     pub async fn cancel(&self, filter: &JobFilter) -> Result<AffectedJobs> {
         self.operate(filter, &Action::Cancel).await
     }
@@ -258,7 +255,7 @@ impl Admin {
     /// Removes jobs for good, including dead letters; running ones are left alone.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// As [`retry`](Self::retry).
     pub async fn delete(&self, filter: &JobFilter) -> Result<AffectedJobs> {
         self.operate(filter, &Action::Delete).await
     }
@@ -266,7 +263,7 @@ impl Admin {
     /// Suspends the jobs that are not running. To stop jobs that are sent later as well, set a rule that pauses.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// As [`retry`](Self::retry).
     pub async fn suspend(&self, filter: &JobFilter) -> Result<AffectedJobs> {
         self.operate(filter, &Action::Suspend).await
     }
@@ -274,7 +271,7 @@ impl Admin {
     /// Makes suspended jobs wait again, until their due date if that is in the future.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// As [`retry`](Self::retry).
     pub async fn resume(&self, filter: &JobFilter) -> Result<AffectedJobs> {
         self.operate(filter, &Action::Resume).await
     }
@@ -282,7 +279,7 @@ impl Admin {
     /// Makes timers and suspended jobs due now.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// As [`retry`](Self::retry).
     pub async fn run_now(&self, filter: &JobFilter) -> Result<AffectedJobs> {
         self.operate(filter, &Action::RunNow).await
     }
@@ -290,7 +287,7 @@ impl Admin {
     /// Changes jobs that are not running.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// As [`retry`](Self::retry).
     pub async fn change(&self, filter: &JobFilter, change: &Change) -> Result<AffectedJobs> {
         self.operate(filter, &Action::Change(change.clone())).await
     }

@@ -12,8 +12,8 @@ pub use crate::job::{ClaimNumber, Fence, HandOutNumber, Limits, ReportKey, RowLo
 #[cfg(feature = "sqlite")]
 pub use crate::store::sqlite::MIGRATIONS;
 pub use crate::store::{
-    AdmissionLag, Installation, KindStatus, OverdueWork, Place, Primary, Sampled, SkewedRows, UnreadableJobs,
-    UnreadableRow, VacuumStatus, WaitingKinds, XminHolder, engine,
+    Action, AdmissionLag, Installation, KindStatus, OperationWatch, OverdueWork, Place, Primary, Sampled, SkewedRows,
+    UnreadableJobs, UnreadableRow, VacuumStatus, WaitingKinds, XminHolder, engine,
 };
 
 /// Files of settings and keys.

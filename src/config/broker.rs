@@ -19,50 +19,68 @@ use crate::job::is_reserved_by_broker;
 pub struct BrokerConfig {
     /// `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS; several as `amqp://user:password@a,b/vhost`, or as URLs separated by
     /// commas. Default: no broker.
+    #[doc(hidden)]
     pub url: Option<Secret>,
     /// Whether connecting fails when the broker does not answer. Otherwise only the database is used until it does. Default `false`.
+    #[doc(hidden)]
     pub required: bool,
     /// First part of the names of all exchanges and queues: letters, digits, `.`, `_` and `-`, at most 40 bytes. Default `jobwright`.
+    #[doc(hidden)]
     pub prefix: String,
     /// Whether missing queues are declared. This needs the right to configure them; without it, run `jobwright broker apply` once. Default
     /// `true`.
+    #[doc(hidden)]
     pub declare: bool,
     /// Type of the queues. Default quorum.
+    #[doc(hidden)]
     pub queue_type: QueueType,
     /// Most messages that wait in one queue of the broker; further ones wait in the table. A message that delivers jobs to executors names
     /// up to 32 jobs. 1 to 1,000,000; default 1000.
+    #[doc(hidden)]
     pub depth: u32,
     /// Most messages that may wait in each of the queues for intake, for recording, and for rejected messages. The broker refuses further
     /// ones. 0: no limit. Default 100,000.
+    #[doc(hidden)]
     pub submit_depth: u32,
     /// The same limit in bytes of the message bodies. Default 1 GiB.
+    #[doc(hidden)]
     pub submit_bytes: u64,
     /// Whether jobs that external producers submit are taken in. Default `true`.
+    #[doc(hidden)]
     pub intake: bool,
     /// Whether results are also sent to clients that wait without a queue of their own (direct reply-to). They are sent once, to clients
     /// that are still connected. Senders need the setting too. Default `false`.
+    #[doc(hidden)]
     pub direct_reply: bool,
     /// Whether a report of an external worker is accepted only with the token that came with its job (header `reportToken`). With `false`,
     /// every user that may write to the report queue can report; use it only during a migration. Default `true`.
+    #[doc(hidden)]
     pub report_tokens: bool,
     /// Where results may go: names of queues, or prefixes of names such as `answers.*`. Default: any queue whose name does not end like
     /// those of an installation, in `.submit`, `.reply`, `.dead` or `.rejected`.
+    #[doc(hidden)]
     pub reply_to: Option<Vec<String>>,
     /// Most submissions that this process takes in per second, averaged over time. 0, the default: no limit.
+    #[doc(hidden)]
     pub intake_rate: u32,
     /// Most bytes of submissions that this process takes in per second, averaged over time: 65,536 or more. 0, the default: no limit.
+    #[doc(hidden)]
     pub intake_bytes: u32,
     /// Which of the broker's users may submit what. Users must then identify themselves (property `user_id`, which the broker checks).
     /// Default: every user that may write to the queue may submit everything.
+    #[doc(hidden)]
     pub submit_rules: Option<SubmitRules>,
     /// Deadline for connecting to one broker, and for a call. Default 5 s.
     #[serde(deserialize_with = "duration")]
+    #[doc(hidden)]
     pub connect_timeout: Duration,
     /// How long a publish waits for the broker's confirm until its outcome counts as unknown. Default 10 s.
     #[serde(deserialize_with = "duration")]
+    #[doc(hidden)]
     pub confirm_timeout: Duration,
     /// AMQP heartbeat: a connection that is silent for twice as long is closed. 1 s to 10 min, whole seconds; default 10 s.
     #[serde(deserialize_with = "duration")]
+    #[doc(hidden)]
     pub heartbeat: Duration,
 }
 

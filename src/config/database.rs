@@ -31,20 +31,27 @@ use crate::error::{Error, Result};
 pub struct DatabaseConfig {
     /// `postgres://user:password@host,host/database?option=value`, or `sqlite:FILE` for the embedded store. Default `sqlite:jobwright.db`.
     /// Special characters in user and password are percent-encoded.
+    #[doc(hidden)]
     pub url: Secret,
     /// PostgreSQL schema of the tables; letters, digits and `_`, at most 40 bytes. Default `jobwright`.
+    #[doc(hidden)]
     pub schema: String,
     /// Connections for contexts. The engine has three more of its own. Default 8.
+    #[doc(hidden)]
     pub max_connections: usize,
     /// Whether connections go through a pgbouncer in transaction mode: no named statements, no session settings, polling instead of LISTEN.
+    #[doc(hidden)]
     pub pgbouncer: bool,
     /// Deadline for one call: getting a connection, one of the engine's statements, a commit. Default 30 s.
     #[serde(deserialize_with = "duration")]
+    #[doc(hidden)]
     pub call_timeout: Duration,
     /// Deadline for connecting to one server; `connect_timeout` in the URL takes precedence. Default 5 s.
     #[serde(deserialize_with = "duration")]
+    #[doc(hidden)]
     pub connect_timeout: Duration,
     /// Largest payload in bytes. Default 1 MiB.
+    #[doc(hidden)]
     pub max_payload: usize,
     /// What may be done to an embedded database when it is opened. Default [`Access::Create`].
     #[serde(skip)]
@@ -53,6 +60,7 @@ pub struct DatabaseConfig {
     /// What is remembered of jobs that end through these connections. In a file it has its own section
     /// ([`Config::history`](super::Config::history)).
     #[serde(skip)]
+    #[doc(hidden)]
     pub history: HistoryConfig,
 }
 

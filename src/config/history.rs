@@ -42,20 +42,25 @@ impl FromStr for Keep {
 #[non_exhaustive]
 pub struct HistoryConfig {
     /// Which ends are remembered. Each process writes the ends it records, so all of them should have the same setting. Default off.
+    #[doc(hidden)]
     pub keep: Keep,
     /// How long they are kept; executors remove older ones, a few thousand at a time. Default 7 days.
     #[serde(deserialize_with = "duration")]
+    #[doc(hidden)]
     pub retention: Duration,
     /// How long the results of handlers are kept, unless the handler says otherwise. Default 1 day.
     #[serde(deserialize_with = "duration")]
+    #[doc(hidden)]
     pub results: Duration,
     /// How long the audit log of operator actions is kept; `None` (`"forever"`) = for ever. Executors remove older entries. Default 365
     /// days.
     #[serde(deserialize_with = "span")]
+    #[doc(hidden)]
     pub audit: Option<Duration>,
     /// How long dead letters are kept; executors remove older ones. Default `None` (`"forever"`): each waits until an operator retries or
     /// deletes it.
     #[serde(deserialize_with = "span")]
+    #[doc(hidden)]
     pub dead_letters: Option<Duration>,
 }
 

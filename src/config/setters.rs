@@ -195,19 +195,25 @@ impl HistoryConfig {
         self
     }
 
-    /// How long the audit log of operator actions is kept; `None` (`"forever"`) = for ever. Executors remove older entries. Default 365
-    /// days.
+    /// How long the audit log of operator actions is kept. Executors remove older entries. Default 365 days.
     #[must_use]
-    pub fn audit(mut self, audit: impl Into<Option<Duration>>) -> Self {
-        self.audit = audit.into();
+    pub fn audit(mut self, audit: Duration) -> Self {
+        self.audit = Some(audit);
         self
     }
 
-    /// How long dead letters are kept; executors remove older ones. Default `None` (`"forever"`): each waits until an operator retries or
-    /// deletes it.
+    /// Keeps the audit log of operator actions forever.
     #[must_use]
-    pub fn dead_letters(mut self, dead_letters: impl Into<Option<Duration>>) -> Self {
-        self.dead_letters = dead_letters.into();
+    pub fn audit_forever(mut self) -> Self {
+        self.audit = None;
+        self
+    }
+
+    /// How long dead letters are kept; executors remove older ones. By default, each waits until an operator
+    /// retries or deletes it.
+    #[must_use]
+    pub fn dead_letters(mut self, dead_letters: Duration) -> Self {
+        self.dead_letters = Some(dead_letters);
         self
     }
 }
@@ -291,8 +297,8 @@ impl BrokerConfig {
     /// Where results may go: names of queues, or prefixes of names such as `answers.*`. Default: any queue whose name does not end like
     /// those of an installation, in `.submit`, `.reply`, `.dead` or `.rejected`.
     #[must_use]
-    pub fn reply_to(mut self, reply_to: impl Into<Option<Vec<String>>>) -> Self {
-        self.reply_to = reply_to.into();
+    pub fn reply_to(mut self, reply_to: Vec<String>) -> Self {
+        self.reply_to = Some(reply_to);
         self
     }
 
@@ -313,8 +319,8 @@ impl BrokerConfig {
     /// Which of the broker's users may submit what. Users must then identify themselves (property `user_id`, which the broker checks).
     /// Default: every user that may write to the queue may submit everything.
     #[must_use]
-    pub fn submit_rules(mut self, submit_rules: impl Into<Option<SubmitRules>>) -> Self {
-        self.submit_rules = submit_rules.into();
+    pub fn submit_rules(mut self, submit_rules: SubmitRules) -> Self {
+        self.submit_rules = Some(submit_rules);
         self
     }
 
@@ -351,57 +357,57 @@ impl BrokerConfig {
 impl SubmitRule {
     /// Kinds of jobs.
     #[must_use]
-    pub fn kinds(mut self, kinds: impl Into<Option<Vec<String>>>) -> Self {
-        self.kinds = kinds.into();
+    pub fn kinds(mut self, kinds: Vec<String>) -> Self {
+        self.kinds = Some(kinds);
         self
     }
 
     /// Queues.
     #[must_use]
-    pub fn queues(mut self, queues: impl Into<Option<Vec<String>>>) -> Self {
-        self.queues = queues.into();
+    pub fn queues(mut self, queues: Vec<String>) -> Self {
+        self.queues = Some(queues);
         self
     }
 
     /// Tenants; with this list, a job must have one.
     #[must_use]
-    pub fn tenants(mut self, tenants: impl Into<Option<Vec<String>>>) -> Self {
-        self.tenants = tenants.into();
+    pub fn tenants(mut self, tenants: Vec<String>) -> Self {
+        self.tenants = Some(tenants);
         self
     }
 
     /// Groups; without this list a job may be in none.
     #[must_use]
-    pub fn groups(mut self, groups: impl Into<Option<Vec<String>>>) -> Self {
-        self.groups = groups.into();
+    pub fn groups(mut self, groups: Vec<String>) -> Self {
+        self.groups = Some(groups);
         self
     }
 
     /// Limit keys; without this list a job may have none.
     #[must_use]
-    pub fn limit_keys(mut self, limit_keys: impl Into<Option<Vec<String>>>) -> Self {
-        self.limit_keys = limit_keys.into();
+    pub fn limit_keys(mut self, limit_keys: Vec<String>) -> Self {
+        self.limit_keys = Some(limit_keys);
         self
     }
 
     /// Unique keys; without this list a job may have none.
     #[must_use]
-    pub fn unique_keys(mut self, unique_keys: impl Into<Option<Vec<String>>>) -> Self {
-        self.unique_keys = unique_keys.into();
+    pub fn unique_keys(mut self, unique_keys: Vec<String>) -> Self {
+        self.unique_keys = Some(unique_keys);
         self
     }
 
-    /// The highest priority; `None` = 5.
+    /// The highest priority. Default 5.
     #[must_use]
-    pub fn max_priority(mut self, max_priority: impl Into<Option<i16>>) -> Self {
-        self.max_priority = max_priority.into();
+    pub fn max_priority(mut self, max_priority: i16) -> Self {
+        self.max_priority = Some(max_priority);
         self
     }
 
-    /// The longest delay; `None` = any.
+    /// The longest delay. Any by default.
     #[must_use]
-    pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Self {
-        self.max_delay = max_delay.into();
+    pub fn max_delay(mut self, max_delay: Duration) -> Self {
+        self.max_delay = Some(max_delay);
         self
     }
 }

@@ -23,21 +23,29 @@ const USUAL_PRIORITY: i16 = 5;
 #[non_exhaustive]
 pub struct SubmitRule {
     /// Kinds of jobs; `None` = all.
+    #[doc(hidden)]
     pub kinds: Option<Vec<String>>,
     /// Queues; `None` = all.
+    #[doc(hidden)]
     pub queues: Option<Vec<String>>,
     /// Tenants; with this list, a job must have one. `None` = all.
+    #[doc(hidden)]
     pub tenants: Option<Vec<String>>,
     /// Groups; `None` = a job may be in no group.
+    #[doc(hidden)]
     pub groups: Option<Vec<String>>,
     /// Limit keys; `None` = a job may have none.
+    #[doc(hidden)]
     pub limit_keys: Option<Vec<String>>,
     /// Unique keys; `None` = a job may have none.
+    #[doc(hidden)]
     pub unique_keys: Option<Vec<String>>,
     /// The highest priority, -32767 to 32767; `None` = 5, the highest that a JMS client can ask for.
+    #[doc(hidden)]
     pub max_priority: Option<i16>,
     /// The longest delay; `None` = any.
     #[serde(deserialize_with = "optional_duration")]
+    #[doc(hidden)]
     pub max_delay: Option<Duration>,
 }
 

@@ -98,16 +98,13 @@ impl<S: Store> CommandExecutor<S> {
         self.ended.cancelled().await;
     }
 
-    /// Stops claiming, waits up to `grace` (`None`: [`ExecutorConfig::grace`](crate::ExecutorConfig::grace)) for running handlers, and
-    /// cancels those that remain. Releases unfinished jobs without costing them an attempt.
+    /// Stops claiming, waits up to `grace` for running handlers, and cancels those that remain. Releases unfinished jobs without costing them an attempt.
     ///
     /// # Errors
     /// Returns the reason when the executor had already [ended](Self::ended). Fails when the executor's own task died; its jobs are then
     /// released when its lease ends.
-    pub async fn shutdown(mut self, grace: impl Into<Option<Duration>>) -> Result<ExecutorStats> {
-        if let Some(grace) = grace.into() {
-            *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
-        }
+    pub async fn shutdown(mut self, grace: Duration) -> Result<ExecutorStats> {
+        *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
         self.stop.cancel();
         if let Some(supervisor) = self.supervisor.take() {
             supervisor.await.map_err(|e| {

@@ -129,14 +129,14 @@ impl NewSchedule {
     }
 
     /// Ends the schedule: there is no occurrence after this time.
-    pub fn until(mut self, until: impl Into<Option<Timestamp>>) -> Self {
-        self.until = until.into();
+    pub fn until(mut self, until: Timestamp) -> Self {
+        self.until = Some(until);
         self
     }
 
     /// Limits the number of jobs. At least 1. (`R5/…` counts occurrences, whether or not they were missed; this counts jobs.)
-    pub fn times(mut self, times: impl Into<Option<u64>>) -> Self {
-        self.times = times.into();
+    pub fn times(mut self, times: u64) -> Self {
+        self.times = Some(times);
         self
     }
 

@@ -70,8 +70,10 @@ impl FromStr for JobState {
 #[non_exhaustive]
 pub struct Page {
     /// How many jobs it has at most.
+    #[doc(hidden)]
     pub limit: usize,
     /// The `seq` of the last job of the page before: only jobs after it are listed.
+    #[doc(hidden)]
     pub after: Option<i64>,
 }
 
@@ -96,8 +98,8 @@ impl Page {
 
     /// Lists only jobs with a greater `seq`: give that of the last job of the page before.
     #[must_use]
-    pub fn after(mut self, after: impl Into<Option<i64>>) -> Self {
-        self.after = after.into();
+    pub fn after(mut self, after: i64) -> Self {
+        self.after = Some(after);
         self
     }
 }

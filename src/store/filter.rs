@@ -14,33 +14,43 @@ use crate::job::JobId;
 pub struct JobFilter {
     /// Only these jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub ids: Option<Vec<JobId>>,
     /// Only jobs in one of these states.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub states: Option<Vec<JobState>>,
     /// Only jobs in this queue.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub queue: Option<String>,
     /// Only jobs of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub kind: Option<String>,
     /// Only jobs of this tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub tenant: Option<String>,
     /// Only jobs of this exclusive group.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub group: Option<String>,
     /// Only jobs with this limit key.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub limit_key: Option<String>,
     /// Only jobs whose newest error contains this text, case-sensitively.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub error: Option<String>,
     /// Only jobs that were sent in this time.
     #[serde(skip_serializing_if = "TimeRange::is_open")]
+    #[doc(hidden)]
     pub created: TimeRange,
     /// Only jobs that became dead letters in this time.
     #[serde(skip_serializing_if = "TimeRange::is_open")]
+    #[doc(hidden)]
     pub dead: TimeRange,
 }
 
@@ -57,15 +67,15 @@ impl JobFilter {
 
     /// Matches only these jobs.
     #[must_use]
-    pub fn with_ids(mut self, ids: impl Into<Option<Vec<JobId>>>) -> Self {
-        self.ids = ids.into();
+    pub fn with_ids(mut self, ids: Vec<JobId>) -> Self {
+        self.ids = Some(ids);
         self
     }
 
     /// Matches only jobs in one of these states.
     #[must_use]
-    pub fn states(mut self, states: impl Into<Option<Vec<JobState>>>) -> Self {
-        self.states = states.into();
+    pub fn states(mut self, states: Vec<JobState>) -> Self {
+        self.states = Some(states);
         self
     }
 
@@ -158,26 +168,30 @@ impl TimeRange {
 #[non_exhaustive]
 pub struct RetryOptions {
     /// Whether only to count the jobs.
+    #[doc(hidden)]
     pub dry_run: bool,
     /// How many jobs to retry at most: those that were sent first. `None` = all.
+    #[doc(hidden)]
     pub limit: Option<u64>,
     /// The time over which their due dates are spread evenly, in the order the jobs were sent. A thousand jobs over 100 s are ten a
     /// second. Zero = all at once.
+    #[doc(hidden)]
     pub spread: Duration,
 }
 
 impl RetryOptions {
-    /// Sets whether only to count the jobs.
+    /// Sets whether only to count the jobs: what [`Admin::dry_run`](crate::admin::Admin::dry_run) asks of a store.
+    #[doc(hidden)]
     #[must_use]
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// Retries at most this many jobs, those that were sent first; `None` = all.
+    /// Retries at most this many jobs, those that were sent first. All by default.
     #[must_use]
-    pub fn limit(mut self, limit: impl Into<Option<u64>>) -> Self {
-        self.limit = limit.into();
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.limit = Some(limit);
         self
     }
 

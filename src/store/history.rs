@@ -107,26 +107,33 @@ pub struct HistoryEntry {
 #[non_exhaustive]
 pub struct HistoryFilter {
     /// Only entries of this job.
+    #[doc(hidden)]
     pub id: Option<JobId>,
     /// Only entries of this queue.
+    #[doc(hidden)]
     pub queue: Option<String>,
     /// Only entries of this kind.
+    #[doc(hidden)]
     pub kind: Option<String>,
     /// Only entries with one of these outcomes.
+    #[doc(hidden)]
     pub outcomes: Option<Vec<HistoryOutcome>>,
     /// Only entries whose error contains this text.
+    #[doc(hidden)]
     pub error: Option<String>,
     /// Only entries that ended in this time.
+    #[doc(hidden)]
     pub ended: TimeRange,
     /// Only entries that follow one with this `ended_at` and `seq` in the list: the last entry of the page before.
+    #[doc(hidden)]
     pub behind: Option<(Timestamp, i64)>,
 }
 
 impl HistoryFilter {
     /// Matches only entries of this job.
     #[must_use]
-    pub fn id(mut self, id: impl Into<Option<JobId>>) -> Self {
-        self.id = id.into();
+    pub fn id(mut self, id: JobId) -> Self {
+        self.id = Some(id);
         self
     }
 
@@ -146,8 +153,8 @@ impl HistoryFilter {
 
     /// Matches only entries with one of these outcomes.
     #[must_use]
-    pub fn outcomes(mut self, outcomes: impl Into<Option<Vec<HistoryOutcome>>>) -> Self {
-        self.outcomes = outcomes.into();
+    pub fn outcomes(mut self, outcomes: Vec<HistoryOutcome>) -> Self {
+        self.outcomes = Some(outcomes);
         self
     }
 
@@ -167,8 +174,8 @@ impl HistoryFilter {
 
     /// Asks for the next page: give `ended_at` and `seq` of the last entry of the page before.
     #[must_use]
-    pub fn behind(mut self, behind: impl Into<Option<(Timestamp, i64)>>) -> Self {
-        self.behind = behind.into();
+    pub fn behind(mut self, behind: (Timestamp, i64)) -> Self {
+        self.behind = Some(behind);
         self
     }
 }

@@ -167,30 +167,34 @@ pub enum DueChange {
 pub struct Change {
     /// The new priority: higher first.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub priority: Option<i16>,
     /// The new due date. A waiting job becomes a timer if it is ahead; a dead letter has no due date and gets none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub due: Option<DueChange>,
     /// The new queue. The job's permits of limits are released, and it has to be admitted again.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub queue: Option<String>,
     /// The new number of attempts before the job is a dead letter, spent ones included. 1 to 1,000,000,000.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub max_attempts: Option<u32>,
 }
 
 impl Change {
     /// Changes the priority: higher first.
     #[must_use]
-    pub fn priority(mut self, priority: impl Into<Option<i16>>) -> Self {
-        self.priority = priority.into();
+    pub fn priority(mut self, priority: i16) -> Self {
+        self.priority = Some(priority);
         self
     }
 
     /// Changes the due date. A waiting job becomes a timer if it is ahead; a dead letter has no due date and gets none.
     #[must_use]
-    pub fn due(mut self, due: impl Into<Option<DueChange>>) -> Self {
-        self.due = due.into();
+    pub fn due(mut self, due: DueChange) -> Self {
+        self.due = Some(due);
         self
     }
 
@@ -203,8 +207,8 @@ impl Change {
 
     /// Changes the number of attempts before the job is a dead letter, spent ones included. 1 to 1,000,000,000.
     #[must_use]
-    pub fn max_attempts(mut self, max_attempts: impl Into<Option<u32>>) -> Self {
-        self.max_attempts = max_attempts.into();
+    pub fn max_attempts(mut self, max_attempts: u32) -> Self {
+        self.max_attempts = Some(max_attempts);
         self
     }
 
@@ -326,10 +330,13 @@ pub struct AuditEntry {
 #[non_exhaustive]
 pub struct AuditFilter {
     /// Only entries of this operator.
+    #[doc(hidden)]
     pub who: Option<String>,
     /// Only entries of this action.
+    #[doc(hidden)]
     pub action: Option<String>,
     /// Only entries older than the one with this number: the last entry of the page before.
+    #[doc(hidden)]
     pub before: Option<i64>,
 }
 
@@ -350,8 +357,8 @@ impl AuditFilter {
 
     /// Asks for the next page: give the number of the last entry of the page before.
     #[must_use]
-    pub fn before(mut self, before: impl Into<Option<i64>>) -> Self {
-        self.before = before.into();
+    pub fn before(mut self, before: i64) -> Self {
+        self.before = Some(before);
         self
     }
 }

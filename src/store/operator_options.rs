@@ -8,7 +8,8 @@ use super::AffectedJobs;
 ///
 /// ```no_run
 /// # async fn f(admin: jobwright::admin::Admin) -> jobwright::Result<()> {
-/// use jobwright::admin::{Action, JobFilter, JobState, OperationWatch};
+/// use jobwright::admin::{JobFilter, JobState};
+/// use jobwright::internal::{Action, OperationWatch};
 ///
 /// let (watch, filter) = (OperationWatch::default(), JobFilter::state(JobState::Dead));
 /// let deleting = admin.operate_watched(&filter, &Action::Delete, &watch);

@@ -203,8 +203,8 @@ impl Rule {
 
     /// Sets how many jobs may run at the same time; 0 pauses.
     #[must_use]
-    pub fn running(mut self, running: impl Into<Option<u32>>) -> Self {
-        self.running = running.into();
+    pub fn running(mut self, running: u32) -> Self {
+        self.running = Some(running);
         self
     }
 
@@ -217,15 +217,15 @@ impl Rule {
 
     /// Sets the waiting time after which a job counts as one priority higher.
     #[must_use]
-    pub fn aging(mut self, aging: impl Into<Option<Duration>>) -> Self {
-        self.aging = aging.into();
+    pub fn aging(mut self, aging: Duration) -> Self {
+        self.aging = Some(aging);
         self
     }
 
     /// Sets how many jobs may wait.
     #[must_use]
-    pub fn depth(mut self, depth: impl Into<Option<u64>>) -> Self {
-        self.depth = depth.into();
+    pub fn depth(mut self, depth: u64) -> Self {
+        self.depth = Some(depth);
         self
     }
 

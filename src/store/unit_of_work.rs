@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobId, JobMessage, NodeId, RowLocation};
 
 /// Writes messages into an open transaction.
+#[doc(hidden)]
 pub trait JobWriter: Send {
     /// Inserts the messages with one statement, however many they are. See [`Enqueue::insert`](super::Enqueue::insert).
     fn insert(
@@ -18,6 +19,7 @@ pub trait JobWriter: Send {
 }
 
 /// The open transaction of a context. Dropping it rolls back.
+#[doc(hidden)]
 pub trait UnitOfWork: Send + 'static {
     /// The transaction without commit and rollback: as it is lent, or as the application owns it.
     type Ref<'t>: JobWriter;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jobwright::JobId;
-use jobwright::admin::{Action, AuditFilter, JobFilter, JobState, OperationWatch, Page, RetryOptions};
+use jobwright::admin::{AuditFilter, JobFilter, JobState, Page, RetryOptions};
 use jobwright::internal::engine::{OperatorOptions, Settlement, Verdict};
+use jobwright::internal::{Action, OperationWatch};
 
 use crate::support::SqlDb;
 use crate::support::jobs::{LATER, affected, jobs};

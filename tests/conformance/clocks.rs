@@ -265,7 +265,8 @@ pub(crate) async fn a_key_is_free_after_its_period<T: SqlDb>(db: &T) {
 pub(crate) async fn priorities_raised_too_early_are_lowered_again<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for limit in [None, Some(0)] {
-        let rule = Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60)).running(limit);
+        let mut rule = Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60));
+        rule.running = limit;
         store.put_rule(&rule).await.unwrap();
         let old = store.send(job().priority(7)).await;
         store.admit_all().await;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use jobwright::Store;
-use jobwright::admin::{
-    Action, AuditFilter, HistoryEntry, HistoryFilter, HistoryOutcome, JobFilter, JobState, TimeRange,
-};
+use jobwright::admin::{AuditFilter, HistoryEntry, HistoryFilter, HistoryOutcome, JobFilter, JobState, TimeRange};
+use jobwright::internal::Action;
 use jobwright::internal::Fence;
 use jobwright::internal::engine::{ExternalDone, NewResult, OperatorOptions, Settlement, UnitOfWork, Verdict};
 use jobwright::{JobId, Keep, NewJob, NodeId, Unique};

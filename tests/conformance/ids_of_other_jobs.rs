@@ -1,7 +1,8 @@
 //! A given id that is known as that of another job: blocked and moved jobs, unique ones, schedules, large flushes.
 
 use jobwright::Store;
-use jobwright::admin::{Action, Change, JobFilter, JobState};
+use jobwright::admin::{Change, JobFilter, JobState};
+use jobwright::internal::Action;
 use jobwright::internal::Submission;
 use jobwright::internal::engine::{OperatorOptions, Received, UnitOfWork as _};
 use jobwright::{ErrorKind, JobId, Misfire, NewJob, Overlap, Unique};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobwright::admin::JobState::{Blocked, Dead, External, Running, Suspended, Timer, Waiting};
-use jobwright::admin::{Action, AffectedJobs, AuditFilter, Change, DueChange, JobFilter, JobState, Rule, Scope};
+use jobwright::admin::{AffectedJobs, AuditFilter, Change, DueChange, JobFilter, JobState, Rule, Scope};
+use jobwright::internal::Action;
 use jobwright::internal::engine::{OperatorOptions, schedules, testing};
 use jobwright::internal::parse_duration;
 use jobwright::{JobId, NewJob, NewSchedule, Schedule, Unique};

@@ -208,7 +208,8 @@ pub(crate) async fn long_waiting_jobs_gain_priority<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     for limit in [None, Some(1)] {
-        let rule = Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60)).running(limit);
+        let mut rule = Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60));
+        rule.running = limit;
         store.put_rule(&rule).await.unwrap();
         let old = store.send(job()).await;
         let young = store.send(job().priority(3)).await;

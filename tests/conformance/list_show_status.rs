@@ -52,12 +52,12 @@ pub(crate) async fn pages<T: TestDb>(db: &T) {
     assert!(all.is_sorted_by(|a, b| a.seq < b.seq));
     for limit in [1, 4, 26, 27] {
         let mut paged = Vec::new();
-        let mut after = None;
+        let mut next = Page::new(limit);
         loop {
-            let page = store.list(&JobFilter::default(), &Page::new(limit).after(after)).await.unwrap();
+            let page = store.list(&JobFilter::default(), &next).await.unwrap();
             assert!(page.len() <= limit);
             let Some(last) = page.last() else { break };
-            after = Some(last.seq);
+            next = next.after(last.seq);
             paged.extend(page.iter().map(|row| row.id));
         }
         assert_eq!(paged, all.iter().map(|row| row.id).collect::<Vec<_>>(), "pages of {limit}");

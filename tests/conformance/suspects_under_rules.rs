@@ -1,7 +1,8 @@
 //! Suspects in groups, under rules, and in the hands of operators.
 
 use jobwright::NewJob;
-use jobwright::admin::{Action, JobFilter, Rule, Scope};
+use jobwright::admin::{JobFilter, Rule, Scope};
+use jobwright::internal::Action;
 use jobwright::internal::engine::{OperatorOptions, Reconciled, Verdict};
 
 use crate::conformance::groups::sound;

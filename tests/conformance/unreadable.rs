@@ -1,7 +1,8 @@
 //! Rows of third-party SQL that can't be read as jobs: each becomes a dead letter, and its queue goes on.
 
 use jobwright::Store as _;
-use jobwright::admin::{Action, HistoryFilter, HistoryOutcome, JobFilter, JobState, Rule, Scope};
+use jobwright::admin::{HistoryFilter, HistoryOutcome, JobFilter, JobState, Rule, Scope};
+use jobwright::internal::Action;
 use jobwright::internal::engine::OperatorOptions;
 use jobwright::{JobId, Keep, NewJob};
 

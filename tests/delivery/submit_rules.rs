@@ -37,7 +37,7 @@ async fn submitters_are_identified_and_held_to_their_rules() {
         server.add_user(user, "geheim", "/", Some(["", ".*", ""]));
     }
     let Some(site) = Site::<Pg<false>>::on(server.url()).await else { return };
-    let rule = |patterns: &[&str]| Some(patterns.iter().map(|&pattern| pattern.to_owned()).collect());
+    let rule = |patterns: &[&str]| patterns.iter().map(|&pattern| pattern.to_owned()).collect();
     let shop = SubmitRule::default()
         .kinds(rule(&["invoice-*"]))
         .queues(rule(&["billing"]))

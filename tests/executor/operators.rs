@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::admin::Admin;
-use jobwright::admin::{Action, AuditFilter, JobFilter, JobState, RetryOptions, Rule, Scope};
+use jobwright::admin::{AuditFilter, JobFilter, JobState, RetryOptions, Rule, Scope};
+use jobwright::internal::Action;
 use jobwright::{ErrorKind, NewJob, NewSchedule, Result, Schedule};
 
 use crate::executor::successful_jobs::note;

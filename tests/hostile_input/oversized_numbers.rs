@@ -4,7 +4,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use jobwright::admin::{Action, JobFilter, JobState, Rule, Scope};
+use jobwright::admin::{JobFilter, JobState, Rule, Scope};
+use jobwright::internal::Action;
 use jobwright::internal::Fence;
 use jobwright::internal::engine::{ClaimRequest, OperatorOptions};
 use jobwright::{CommandExecutor, ErrorKind, JobId, MessageServices, NewJob, NodeId, Outcome, Payload};

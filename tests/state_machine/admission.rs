@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jobwright::admin::{Action, Change, DueChange, JobFilter, JobState, JobSummary, Rule, Scope};
+use jobwright::admin::{Change, DueChange, JobFilter, JobState, JobSummary, Rule, Scope};
+use jobwright::internal::Action;
 use jobwright::internal::Fence;
 use jobwright::internal::engine::{ClaimRequest, ExternalDone, OperatorOptions, Settlement, Verdict};
 use jobwright::{JobId, NewJob, NodeId};
@@ -199,7 +200,8 @@ impl<'a, T: SqlDb> Player<'a, T> {
             }
             Op::Rule { scope, running, paused, rate } => {
                 let (scope, name) = RULES[*scope];
-                let mut rule = Rule::new(scope, name).running(*running).paused(*paused);
+                let mut rule = Rule::new(scope, name).paused(*paused);
+                rule.running = *running;
                 if let Some((starts, minutes)) = rate {
                     rule = rule.rate(*starts, MINUTE * *minutes);
                 }

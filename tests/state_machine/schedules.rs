@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jobwright::Store;
-use jobwright::admin::{Action, JobFilter, JobState};
+use jobwright::admin::{JobFilter, JobState};
 use jobwright::admin::{PutOutcome, ScheduleInfo};
 use jobwright::headers::{SCHEDULE, SCHEDULED_AT};
+use jobwright::internal::Action;
 use jobwright::internal::engine::schedules::{
     FireOutcome, Firing, ScheduleQuery, fire_due, pause, put, resume, run_now,
 };
@@ -62,11 +63,16 @@ fn made(name: &str, plan: &Plan) -> NewSchedule {
     let every = Schedule::new(&format!("PT{}H", 12 * plan.every)).unwrap();
     // Between two occurrences.
     let until = plan.until.map(|until| Timestamp::now() + TICK * until as u32 + TICK / 2);
-    NewSchedule::new(name, every, NewJob::json("kind", &plan.payload).max_attempts(9))
+    let mut schedule = NewSchedule::new(name, every, NewJob::json("kind", &plan.payload).max_attempts(9))
         .misfire(plan.misfire)
-        .overlap(plan.overlap)
-        .times(plan.times)
-        .until(until)
+        .overlap(plan.overlap);
+    if let Some(times) = plan.times {
+        schedule = schedule.times(times);
+    }
+    if let Some(until) = until {
+        schedule = schedule.until(until);
+    }
+    schedule
 }
 
 /// Returns the number of the occurrence at this time.

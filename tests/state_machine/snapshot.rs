@@ -38,8 +38,9 @@ fn gist(error: &str) -> String {
 pub(crate) async fn take(jobs: &Jobs, nodes: &[NodeId]) -> Result<Snapshot, String> {
     let mut rows = Vec::new();
     loop {
-        let after = rows.last().map(|row: &jobwright::admin::JobSummary| row.seq);
-        let page = jobs.list(&JobFilter::default(), &Page::new(7).after(after)).await.map_err(|e| format!("{e:?}"))?;
+        let mut page = Page::new(7);
+        page.after = rows.last().map(|row: &jobwright::admin::JobSummary| row.seq);
+        let page = jobs.list(&JobFilter::default(), &page).await.map_err(|e| format!("{e:?}"))?;
         if page.is_empty() {
             break;
         }

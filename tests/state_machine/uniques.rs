@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jobwright::Store;
-use jobwright::admin::{Action, Change, JobFilter, JobState};
+use jobwright::admin::{Change, JobFilter, JobState};
+use jobwright::internal::Action;
 use jobwright::internal::Fence;
 use jobwright::internal::engine::{
     ClaimRequest, ExternalDone, Inserted, OperatorOptions, Settlement, UnitOfWork, Verdict,

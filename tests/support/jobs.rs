@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jobwright::admin::{Action, AffectedJobs, JobDetail, JobFilter, JobState, JobSummary, Page, RetryOptions, Rule};
+use jobwright::admin::{AffectedJobs, JobDetail, JobFilter, JobState, JobSummary, Page, RetryOptions, Rule};
+use jobwright::internal::Action;
 use jobwright::internal::engine::{
     AdmitRequest, Admitted, ClaimRequest, JobStore, NodeHeartbeat, NodeInfo, OperatorOptions, Preclaim, ScanCursor,
     Settlement, Verdict, check_schema, testing,

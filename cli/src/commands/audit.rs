@@ -12,8 +12,8 @@ use crate::output::{Format, json, print, table, time};
 
 pub(crate) async fn run(settings: &Settings, command: AuditCommand) -> Result<(), Failure> {
     let AuditCommand::List(AuditArgs { who, action, before, limit, output }) = command;
-    let mut filter = AuditFilter::default().before(before);
-    (filter.who, filter.action) = (who, action);
+    let mut filter = AuditFilter::default();
+    (filter.who, filter.action, filter.before) = (who, action, before);
     let admin = connect_database(settings).await?.admin();
     let entries = with_slow_notice(settings, admin.audit(&filter, limit)).await?;
     match output.output {

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use jobwright::admin::Admin;
-use jobwright::admin::{
-    Action, AffectedJobs, Change, DeadLetterGroups, DueChange, JobFilter, JobSummary, OperationWatch, Page,
-};
+use jobwright::admin::{AffectedJobs, Change, DeadLetterGroups, DueChange, JobFilter, JobSummary, Page};
+use jobwright::internal::{Action, OperationWatch};
 use serde_json::json as value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -52,7 +51,8 @@ fn change(args: &ChangeArgs) -> Change {
 
 async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let page = Page::new(args.limit).after(args.after);
+    let mut page = Page::new(args.limit);
+    page.after = args.after;
     let jobs = with_slow_notice(settings, messages.admin().list(&args.filter.with_ids(args.id.iter().copied()), &page))
         .await?;
     match args.output.output {

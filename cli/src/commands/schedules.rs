@@ -134,11 +134,13 @@ async fn put(messages: &MessageServices<AnyStore>, args: PutArgs, longest: usize
     let payload = payload(args.payload.as_deref(), args.content_type.as_deref(), longest).await?;
     let job = NewJob::new(args.kind, payload).queue(args.queue).priority(args.priority).max_attempts(args.max_attempts);
     let job = args.header.into_iter().fold(job, |job, (name, value)| job.header(name, value));
-    let new = NewSchedule::new(args.name, schedule, job)
-        .misfire(args.misfire)
-        .overlap(args.overlap)
-        .until(args.until)
-        .times(args.times);
+    let mut new = NewSchedule::new(args.name, schedule, job).misfire(args.misfire).overlap(args.overlap);
+    if let Some(until) = args.until {
+        new = new.until(until);
+    }
+    if let Some(times) = args.times {
+        new = new.times(times);
+    }
     let put = schedules(messages, &args.operator).put(new).await?;
     let done = match put.outcome {
         PutOutcome::Created => "was created",

@@ -102,7 +102,8 @@ impl Draft {
                 }
             }
         }
-        let mut options = KindOptions::default().concurrency(self.concurrency);
+        let mut options = KindOptions::default();
+        options.concurrency = self.concurrency;
         if let Some(timeout) = self.timeout {
             options = options.timeout(timeout);
         }

@@ -11,18 +11,25 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 #[non_exhaustive]
 pub struct KindOptions {
     /// The queue it waits in. Default `default`.
+    #[doc(hidden)]
     pub queue: String,
     /// The priority of its jobs: higher first. Default 0.
+    #[doc(hidden)]
     pub priority: i16,
     /// The number of attempts before a job is dead-lettered. Default 10.
+    #[doc(hidden)]
     pub max_attempts: u32,
     /// How long one attempt may take; `None` = without limit. Default 10 minutes.
+    #[doc(hidden)]
     pub timeout: Option<Duration>,
     /// The delay between attempts. `None` = that of the queue, or else [`RetryPolicy::default`].
+    #[doc(hidden)]
     pub retry: Option<RetryPolicy>,
     /// Decides what its errors mean; `None` = as the executor decides.
+    #[doc(hidden)]
     pub classify: Option<Classifier>,
     /// How many jobs of this kind one node runs at the same time, within the limit of the queue. `None` = as many as the queue allows.
+    #[doc(hidden)]
     pub concurrency: Option<usize>,
 }
 
@@ -68,15 +75,22 @@ impl KindOptions {
 
     /// Sets how long one attempt may take.
     #[must_use]
-    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.timeout = timeout.into();
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Lets an attempt take any time.
+    #[must_use]
+    pub fn no_timeout(mut self) -> Self {
+        self.timeout = None;
         self
     }
 
     /// Sets the delay between attempts.
     #[must_use]
-    pub fn retry(mut self, retry: impl Into<Option<RetryPolicy>>) -> Self {
-        self.retry = retry.into();
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = Some(retry);
         self
     }
 
@@ -96,8 +110,8 @@ impl KindOptions {
 
     /// Sets how many jobs one node runs at the same time. At least 1.
     #[must_use]
-    pub fn concurrency(mut self, concurrency: impl Into<Option<usize>>) -> Self {
-        self.concurrency = concurrency.into();
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = Some(concurrency);
         self
     }
 }

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::JobResult;
 use jobwright::admin::{
-    Action, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter, JobDetail, JobFilter,
+    AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter, JobDetail, JobFilter,
     JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Released, Rule, Scope, StatusReport,
 };
+use jobwright::internal::Action;
 use jobwright::internal::engine::{
     JobPosition, KeyQuestion, KeyUse, Operator, OperatorOptions, RuleEdit, ServingNode, WaitingClass,
 };
@@ -149,8 +150,8 @@ impl Operator for Oracle {
         let mut state = self.lock();
         Ok(match action {
             Action::Retry { limit, spread } => {
-                let options =
-                    jobwright::admin::RetryOptions::default().dry_run(operator.dry_run).limit(*limit).spread(*spread);
+                let mut options = jobwright::admin::RetryOptions::default().dry_run(operator.dry_run).spread(*spread);
+                options.limit = *limit;
                 state.retry(filter, &options)
             }
             Action::Cancel | Action::Delete => state.remove(filter, action.states(), operator.dry_run),

@@ -7,6 +7,7 @@ use public_api::PublicItem;
 use public_api::rustdoc_types::{Crate, FORMAT_VERSION, Impl, Item, ItemEnum};
 
 use crate::Result;
+use crate::joined::joined;
 
 /// Traits that the compiler implements and that are not listed. Two are about panics, and of these the library promises nothing. The others
 /// can't be named by programs.
@@ -31,7 +32,7 @@ pub(crate) fn text(file: &Path, compiler: &str) -> Result<String> {
         return Err(format!("{} has no public items", file.display()));
     }
     let mut text = format!("// The public API, by `cargo xtask api --write`. Made with Rust {compiler}.\n");
-    for line in listed(lines) {
+    for line in joined(listed(lines)) {
         text.push_str(&line);
         text.push('\n');
     }

@@ -4,6 +4,7 @@
 //! JSON has another version fails the check.
 
 mod changes;
+mod joined;
 mod listing;
 mod rustdoc;
 
