@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::job::{JobId, Limits, NodeId};
 use crate::message::{MessageServices, ScheduleService, WakeUp};
 use crate::store::job_operations::check_name;
-pub use crate::store::schedules::{BACKFILL_MAX, Backfilled, Put, PutOutcome, ScheduleInfo};
+pub use crate::store::schedules::{Backfilled, Put, PutOutcome, ScheduleInfo};
 use crate::store::{
     Action, Adoption, Hint, Installation, JobResult, JobStore, OperationWatch, OperatorOptions, Schedules, Store,
 };

@@ -9,6 +9,7 @@ pub use crate::broker::{
 pub use crate::config::{Access, Backend, parse_span};
 pub use crate::executor::DEFAULT_TIMEOUT;
 pub use crate::job::{ClaimNumber, Fence, HandOutNumber, Limits, ReportKey, RowLocation, Submission, parse_duration};
+pub use crate::store::schedules::BACKFILL_MAX;
 #[cfg(feature = "sqlite")]
 pub use crate::store::sqlite::MIGRATIONS;
 pub use crate::store::{

@@ -112,6 +112,7 @@ impl Broker {
     }
 
     /// Returns its addresses, for people: without the password.
+    #[doc(hidden)]
     pub fn describe(&self) -> String {
         self.hub.addresses.to_string()
     }

@@ -36,6 +36,7 @@ pub struct ModeChanges {
 
 impl ModeChanges {
     /// Returns all of them.
+    #[doc(hidden)]
     pub fn total(&self) -> u64 {
         self.up + self.blocked + self.down
     }

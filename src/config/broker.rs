@@ -177,6 +177,7 @@ pub enum QueueType {
 
 impl QueueType {
     /// Returns the value of the argument `x-queue-type`.
+    #[doc(hidden)]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Quorum => "quorum",

@@ -96,6 +96,7 @@ impl SubmitRule {
     ///
     /// # Errors
     /// When it can't be what was meant.
+    #[doc(hidden)]
     pub fn validate(&self, user: &str) -> Result<()> {
         let error = |what: String| Error::config(format!("`[submit.rules]` of the user {user:?}: {what}"));
         if user.is_empty() {

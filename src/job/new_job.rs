@@ -242,6 +242,7 @@ pub struct JobMessage {
     /// Id.
     pub id: JobId,
     /// Whether the sender chose the id, so that it may exist already.
+    #[doc(hidden)]
     pub id_given: bool,
     /// Kind: which handler runs it.
     pub kind: String,
@@ -261,6 +262,7 @@ pub struct JobMessage {
     pub options: JobOptions,
     /// How long after the flush it is hidden from claims of the table, because a broker delivers it. The delivery gets a head start, and
     /// nothing needs repair if it is lost. Zero, unless a service that publishes sets it; at most [`MAX_HIDDEN`](crate::store::MAX_HIDDEN).
+    #[doc(hidden)]
     pub hidden_for: Duration,
 }
 
@@ -283,6 +285,7 @@ impl JobMessage {
     }
 
     /// Whether it has to be admitted before it can start, whatever the free capacity. Such a job can't be taken straight from the flush.
+    #[doc(hidden)]
     pub fn is_blocked_at_first(&self) -> bool {
         self.options.group.is_some()
     }

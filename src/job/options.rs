@@ -30,6 +30,7 @@ pub struct JobOptions {
     pub ttl: Option<Duration>,
     /// End of its time to live, in microseconds since 1970 by the database's clock. Known from the flush on.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub expires: Option<i64>,
     /// Its own delays between attempts.
     #[serde(with = "policy", skip_serializing_if = "Option::is_none")]
@@ -41,6 +42,7 @@ pub struct JobOptions {
 
 impl JobOptions {
     /// Whether no option is set.
+    #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -19,9 +19,11 @@ macro_rules! words {
     ($type:ident, $what:literal: $($variant:ident = $word:literal),*) => {
         impl $type {
             /// All variants.
+            #[doc(hidden)]
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Returns the word used in output and configuration.
+            #[doc(hidden)]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*

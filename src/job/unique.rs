@@ -46,6 +46,7 @@ pub enum UniqueHold {
 
 impl UniqueHold {
     /// Returns the word in which it is stored.
+    #[doc(hidden)]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",

@@ -160,6 +160,7 @@ impl ScheduleService {
     ///
     /// # Errors
     /// As for [`backfill`](Self::backfill).
+    #[doc(hidden)]
     pub async fn count_backfill(&self, name: &str, from: Timestamp, to: Timestamp) -> Result<Backfilled> {
         self.fill_in(name, (from, to), true).await
     }

@@ -153,6 +153,7 @@ impl<S: Store> MessageServices<S> {
     }
 
     /// Returns whether the database is down, as far as the connections of this program have found out. `None`: it is no server, but a file.
+    #[doc(hidden)]
     pub fn database_is_down(&self) -> Option<bool> {
         self.shared.jobs.outage().map(|outage| outage.is_down())
     }

@@ -31,10 +31,12 @@ pub enum JobState {
 
 impl JobState {
     /// All states, in the order of a job's life.
+    #[doc(hidden)]
     pub const ALL: &'static [Self] =
         &[Self::Waiting, Self::Blocked, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
 
     /// Returns the word used in output and filters.
+    #[doc(hidden)]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -91,6 +93,7 @@ impl Page {
 
     /// Lists at most this many jobs.
     #[must_use]
+    #[doc(hidden)]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self

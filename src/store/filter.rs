@@ -67,6 +67,7 @@ impl JobFilter {
 
     /// Matches only these jobs.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_ids(mut self, ids: Vec<JobId>) -> Self {
         self.ids = Some(ids);
         self
@@ -149,6 +150,7 @@ pub struct TimeRange {
 
 impl TimeRange {
     /// Returns whether it has a start or an end.
+    #[doc(hidden)]
     pub fn is_limited(&self) -> bool {
         self.since.is_some() || self.until.is_some()
     }
@@ -158,6 +160,7 @@ impl TimeRange {
     }
 
     /// Returns whether a time is in the range.
+    #[doc(hidden)]
     pub fn contains(&self, moment: Timestamp) -> bool {
         self.since.is_none_or(|since| moment >= since) && self.until.is_none_or(|until| moment < until)
     }

@@ -33,10 +33,12 @@ pub enum HistoryOutcome {
 
 impl HistoryOutcome {
     /// All outcomes.
+    #[doc(hidden)]
     pub const ALL: &'static [Self] =
         &[Self::Done, Self::Failed, Self::Lost, Self::Dead, Self::Expired, Self::Cancelled, Self::Deleted];
 
     /// Returns the word used in output and filters.
+    #[doc(hidden)]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -50,6 +52,7 @@ impl HistoryOutcome {
     }
 
     /// Returns whether something went wrong. [`Keep::Failed`](crate::config::Keep::Failed) keeps only these outcomes.
+    #[doc(hidden)]
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Failed | Self::Lost | Self::Dead | Self::Expired)
     }

@@ -50,6 +50,7 @@ pub struct FailingTask {
 impl FailingTask {
     /// Returns whether it is no fault of the node: an external queue has no consumer. That matters to jobs that wait for one, and is told of them; the queue may
     /// be empty, and its workers off.
+    #[doc(hidden)]
     pub fn lacks_consumers(&self) -> bool {
         self.task == CONSUMERS
     }

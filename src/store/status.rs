@@ -50,6 +50,7 @@ pub struct QueueStatus {
 
 impl QueueStatus {
     /// Returns the counts with their names.
+    #[doc(hidden)]
     pub fn counts(&self) -> [(&'static str, Count); 8] {
         [
             ("waiting", self.waiting),

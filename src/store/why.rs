@@ -31,6 +31,7 @@ pub struct Why {
 
 impl Why {
     /// Returns whether something is in its way that stays until a person or another program acts.
+    #[doc(hidden)]
     pub fn lasts(&self) -> bool {
         self.reasons.iter().any(Reason::lasts)
     }
@@ -236,6 +237,7 @@ pub enum Reason {
 
 impl Reason {
     /// Returns whether it stays until a person or another program acts.
+    #[doc(hidden)]
     pub fn lasts(&self) -> bool {
         match self {
             Self::Suspended

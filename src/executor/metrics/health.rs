@@ -53,6 +53,7 @@ pub enum HealthState {
 
 impl HealthState {
     /// Returns it as a word.
+    #[doc(hidden)]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",

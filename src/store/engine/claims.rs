@@ -8,6 +8,7 @@ use crate::store::{Acquitted, ClaimRequest, Claimed, Suspect};
 
 /// Claims jobs for a node, and gives back what it claimed without hearing of it.
 #[async_trait]
+#[doc(hidden)]
 pub trait Claims: Send + Sync {
     /// Claims up to `limit` waiting jobs for a node, best first. Gives them the number of this claim as `version` and raises their
     /// `attempt`.

@@ -10,6 +10,7 @@ use crate::store::{FullQueue, Hint, HintStream, Inserted, Preclaim, Received};
 /// Puts jobs in: those of our own senders, those of external producers, and back in the open what was hidden for a delivery. Tells other
 /// processes that there is work.
 #[async_trait]
+#[doc(hidden)]
 pub trait Enqueue: StoreInfo + Send + Sync {
     /// Inserts messages in a transaction of their own, with one statement. Skips a message whose given id exists in any state, and
     /// a unique one whose key is held. A message that is due later becomes a timer.

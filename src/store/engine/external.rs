@@ -10,6 +10,7 @@ use crate::store::{Completed, Extension, ExternalDone, JobDetail, Released, Sett
 
 /// Hands jobs out to external workers, and records how they end.
 #[async_trait]
+#[doc(hidden)]
 pub trait External: Send + Sync {
     /// Hands out up to `limit` waiting jobs of a queue to external workers, best first, each with a lease. Gives them this number as
     /// `version` and raises their `attempt`.

@@ -6,6 +6,7 @@ use crate::config::HistoryConfig;
 use crate::store::Outage;
 
 /// What is known of a database without asking it.
+#[doc(hidden)]
 pub trait StoreInfo: Send + Sync {
     /// Says which database this is and where, for logs, without a password.
     fn describe(&self) -> String;

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Claims, Enqueue, External, Maintenance, Nodes, Operator, Outcomes, Schedules};
 
 /// All roles of a database. It is implemented for whatever has them.
+#[doc(hidden)]
 pub trait JobStore:
     Enqueue + Claims + Outcomes + Nodes + Maintenance + External + Schedules + Operator + fmt::Debug + 'static
 {

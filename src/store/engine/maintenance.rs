@@ -11,6 +11,7 @@ use crate::store::{AdmitRequest, Admitted, Expired, MaintenanceDue, MaintenanceR
 
 /// Acts on what becomes due, expires, may start, or is old. Its caller says how old: see [`history_config`](StoreInfo::history_config).
 #[async_trait]
+#[doc(hidden)]
 pub trait Maintenance: StoreInfo + Send + Sync {
     /// Returns what is due now or within a time, and in which queues jobs wait. A store that can't ask more cheaply than do the work returns
     /// [`ANY`](MaintenanceDue::ANY).

@@ -12,6 +12,7 @@ use crate::store::{NodeHeartbeat, NodeInfo, Released, ServerIdentity};
 
 /// A node's own standing with the database, and the deaths of others.
 #[async_trait]
+#[doc(hidden)]
 pub trait Nodes: StoreInfo + Send + Sync {
     /// Registers a new node session and starts its lease.
     async fn register_node(&self, node: &NodeInfo) -> Result<NodeId>;

@@ -16,6 +16,7 @@ use crate::store::{
 /// What people ask about the tables, jobs, nodes and rules, and what they do with them. Each change goes into the audit if the operator
 /// is named.
 #[async_trait]
+#[doc(hidden)]
 pub trait Operator: StoreInfo + Send + Sync {
     /// Applies the missing migrations. Safe when many processes start at once. Refuses a newer schema that this build does not run on.
     async fn migrate(&self) -> Result<Vec<MigrationStatus>>;

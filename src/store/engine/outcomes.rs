@@ -11,6 +11,7 @@ use crate::store::{GroupClaim, GroupsClaimed, HeldJob, JobProgress, ProgressUpda
 /// Records how claims end and how far they are, and tells which have ended without their handler. Progress survives the end of an attempt, and
 /// is pruned some time after the end of the job.
 #[async_trait]
+#[doc(hidden)]
 pub trait Outcomes: Send + Sync {
     /// Removes finished jobs. Returns those that were accepted; of the others, the claim is no longer current.
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>>;

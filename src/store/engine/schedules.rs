@@ -17,6 +17,7 @@ pub use crate::store::schedules::query::ScheduleQuery;
 
 /// Stores schedules of repeating jobs.
 #[async_trait]
+#[doc(hidden)]
 pub trait Schedules: StoreInfo + Send + Sync {
     /// Whether a schedule can be due by another clock than that of the database, so that a poll of the database does not see it. Only in the
     /// test kit.

@@ -1,38 +1,49 @@
 //! Lines that belong together, as one.
 
-/// Joins the implementations of a type that say nothing but the name of a trait, and variants with their fields. Leaves out the lines that open a
-/// block of methods without a bound of its own: each method has the name of its type.
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Joins the implementations of a type that have no conditions, and variants with their fields. Leaves out the lines that open a block of methods
+/// and say nothing new: each method has the name of its type.
 pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut variant: Option<String> = None;
+    // Where the implementations of a type are, by their parameters and the type.
+    let mut implementations: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut blocks = BTreeSet::new();
     let mut lines = lines.into_iter().peekable();
     while let Some(line) = lines.next() {
-        if let Some((fields_of, field)) = variant.as_deref().and_then(|name| Some((name, field(name, &line)?))) {
-            let last = out.last_mut().filter(|last| last.contains(fields_of));
-            if let Some(last) = last {
-                let open = last.strip_suffix(" }").map(|last| format!("{last}, "));
-                *last = open.unwrap_or_else(|| format!("{last} {{ ")) + field + " }";
-                continue;
-            }
+        if let (Some(field), Some(last)) = (variant.as_deref().and_then(|name| field(name, &line)), out.last_mut()) {
+            let open = last.strip_suffix(" }").map(|last| format!("{last}, "));
+            *last = open.unwrap_or_else(|| format!("{last} {{ ")) + field + " }";
+            continue;
         }
         variant = line.strip_prefix("pub ").filter(|name| is_path(name)).map(str::to_owned);
-        if opens_a_plain_block(&line) {
-            continue;
-        }
-        let has_types = lines.peek().is_some_and(|next| next.starts_with("    "));
-        if let (Some((generics, of, on)), false) = (implementation(&line), has_types) {
-            let head = format!("impl{generics} ");
-            let tail = format!(" for {on}");
-            let last = out.last_mut().filter(|last| last.starts_with(&head) && last.ends_with(&tail));
-            if let Some(last) = last {
-                let names = last[head.len()..last.len() - tail.len()].to_owned();
-                *last = format!("{head}{names} + {}{tail}", short(of));
-            } else {
-                out.push(format!("{head}{}{tail}", short(of)));
+        if opens_a_block(&line) {
+            if (line.contains(": ") || has_arguments(&line)) && blocks.insert(line.clone()) {
+                out.push(line);
             }
             continue;
         }
-        out.push(line);
+        let Some(Implementation { generics, of, on }) = Implementation::read(&line) else {
+            out.push(line);
+            continue;
+        };
+        let mut of = short(of).to_owned();
+        // The types that it chooses are on the next lines.
+        while let Some(chosen) = lines.next_if(|next| next.starts_with("    ")) {
+            let chosen = chosen.trim_start().trim_start_matches("pub type ");
+            of = format!("{of}<{}>", chosen.strip_prefix(on).unwrap_or(chosen).trim_start_matches("::"));
+        }
+        match implementations.get(&(generics.to_owned(), on.to_owned())) {
+            Some(&at) => {
+                let names = out[at].trim_end_matches(&format!(" for {on}")).to_owned();
+                out[at] = format!("{names} + {of} for {on}");
+            }
+            None => {
+                implementations.insert((generics.to_owned(), on.to_owned()), out.len());
+                out.push(format!("impl{generics} {of} for {on}"));
+            }
+        }
     }
     out
 }
@@ -44,29 +55,43 @@ fn field<'a>(variant: &str, line: &'a str) -> Option<&'a str> {
     is_path(name).then_some(field)
 }
 
-/// The parameters, the trait and the type of an implementation without conditions: `impl<'a> a::T for a::C<'a>`.
-fn implementation(line: &str) -> Option<(&str, &str, &str)> {
-    let rest = line.strip_prefix("impl")?;
-    let (generics, rest) = if rest.starts_with('<') { rest.split_at(rest.find("> ")? + 1) } else { ("", rest) };
-    let (of, on) = rest.trim_start().split_once(" for ")?;
-    let is_plain = is_path(of) && !on.contains(" where ") && !generics.contains(':');
-    is_plain.then_some((generics, of, on))
+/// An implementation without conditions: `impl<'a> a::T for a::C<'a>`.
+struct Implementation<'a> {
+    generics: &'a str,
+    of: &'a str,
+    on: &'a str,
+}
+
+impl<'a> Implementation<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        let rest = line.strip_prefix("impl")?;
+        let (generics, rest) = if rest.starts_with('<') { rest.split_at(rest.find("> ")? + 1) } else { ("", rest) };
+        let (of, on) = rest.trim_start().split_once(" for ")?;
+        if generics == "<'de>" {
+            // serde's way to say that a type owns all that it reads. A condition on the type itself comes from `#[serde(default)]`.
+            let on = on.split_once(" where ").map_or(on, |(on, _)| on);
+            return (of == "serde_core::de::Deserialize<'de>").then_some(Self {
+                generics: "",
+                of: "serde::Deserialize",
+                on,
+            });
+        }
+        let is_plain = is_path(of) && !on.contains(" where ") && !generics.contains(':');
+        is_plain.then_some(Self { generics, of, on })
+    }
 }
 
 /// A trait of the standard library or of serde goes without the path of its module: `core::fmt::Debug`.
 fn short(of: &str) -> &str {
     match of.split("::").next() {
-        Some("core" | "alloc" | "std" | "serde_core") => of.rsplit("::").next().unwrap_or(of),
+        Some("core" | "alloc" | "std" | "serde_core" | "serde") => of.rsplit("::").next().unwrap_or(of),
         _ => of,
     }
 }
 
-/// Whether a line only opens a block of methods: `impl a::C` or `impl a::C<'_>`.
-fn opens_a_plain_block(line: &str) -> bool {
-    line.strip_prefix("impl")
-        .is_some_and(|rest| !rest.contains(" for ") && !rest.contains(": ") && !rest.contains(" where "))
-        && !line.contains('=')
-        && !has_arguments(line)
+/// Whether a line opens a block of methods: `impl a::C` or `impl<T: a::D> a::C<T>`.
+fn opens_a_block(line: &str) -> bool {
+    line.starts_with("impl") && !line.contains(" for ")
 }
 
 /// Whether the type of a block has chosen arguments, such as `a::C<a::D>`.
@@ -102,16 +127,26 @@ mod tests {
     }
 
     #[test]
-    fn conditions_arguments_and_chosen_types_keep_their_lines() {
+    fn conditions_and_arguments_keep_their_lines() {
         let lines = [
             "impl<T: core::clone::Clone> core::clone::Clone for a::C<T>",
             "impl core::convert::From<a::D> for a::C",
             "impl core::marker::Send for a::C where a::D: core::marker::Send",
-            "impl core::str::traits::FromStr for a::C",
-            "    pub type a::C::Err = a::E",
             "impl !core::marker::Sync for a::C",
         ];
         check(&lines, &lines);
+    }
+
+    #[test]
+    fn chosen_types_stand_with_their_trait_and_texts_of_serde_are_plain() {
+        check(
+            &[
+                "impl core::str::traits::FromStr for a::C",
+                "    pub type a::C::Err = a::E",
+                "impl<'de> serde_core::de::Deserialize<'de> for a::C where a::C: core::default::Default",
+            ],
+            &["impl FromStr<Err = a::E> + Deserialize for a::C"],
+        );
     }
 
     #[test]
