@@ -27,7 +27,8 @@ pub(crate) enum BrokerCommand {
     Apply(BrokerArgs),
     /// Show what is missing or different, and change nothing.
     #[command(
-        after_help = "Exit codes: 0 all is there, 1 something is missing or differs.\n\nExample:\n  jobwright broker check"
+        after_help = "Exit codes: 0 everything exists with the right settings, 1 something is missing or differs.\n\n\
+                      Example:\n  jobwright broker check"
     )]
     Check(BrokerArgs),
     /// Show what would be declared, without asking the broker.
@@ -35,7 +36,9 @@ pub(crate) enum BrokerCommand {
     Show(BrokerArgs),
     /// Mark the queues of the prefix as those of this database's installation. Workers that may configure them do it on their own.
     #[command(
-        after_help = "Executors of another installation are refused then, such as those of a restored copy. It needs the database, and a user of\nthe broker who may configure, write and read the names of the prefix.\n\nExample:\n  jobwright --amqp-url amqp://admin@host/vhost broker claim\n  jobwright broker claim --take-over"
+        after_help = "Executors of another installation, such as a restored copy, are then refused. The command needs the database, and a user of\n\
+                      the broker who may configure, write and read names with the prefix.\n\n\
+                      Example:\n  jobwright --amqp-url amqp://admin@host/vhost broker claim\n  jobwright broker claim --take-over"
     )]
     Claim(ClaimArgs),
     /// List rejected messages, resubmit them, or remove them.
@@ -52,7 +55,9 @@ pub(crate) enum RejectedCommand {
     List(RejectedListArgs),
     /// Resubmit messages to the queue they came from; each is removed once the broker has confirmed its copy.
     #[command(
-        after_help = "What is taken in twice is one job, and a report that comes twice is refused.\n\nExample:\n  jobwright broker rejected resubmit --reason delivery_limit --dry-run\n  jobwright broker rejected resubmit --of reports --all"
+        after_help = "A submission that is taken in twice is still one job, and a repeated report is refused.\n\n\
+                      Example:\n  jobwright broker rejected resubmit --reason delivery_limit --dry-run\n  \
+                      jobwright broker rejected resubmit --of reports --all"
     )]
     Resubmit(RejectedOperateArgs),
     /// Remove messages for good.
@@ -153,7 +158,7 @@ pub(crate) struct BrokerArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Judge by what this role of the database is for: rights that it does not need are no fault.
+    /// The purpose of this role of the database: it is judged only by the rights that this purpose needs.
     #[arg(long = "as", value_enum, value_name = "PURPOSE")]
     pub(crate) purpose: Option<Purpose>,
     /// Exit with 1 on a warning too, for gates and alarms.

@@ -7,9 +7,9 @@ use clap::Args;
 /// Flags of the tour.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Makes a database of its own and removes it at the end: a file in a temporary directory, or, with --database-url, the schema
-jobwright_demo_<pid> on that server. With --amqp-url the jobs go over that broker, by queues whose names begin with
-jobwright_demo_<pid>. DATABASE_URL, AMQP_URL and the configuration file are not looked at.
+Creates a separate database and removes it at the end: a file in a temporary directory, or, with --database-url, the schema
+jobwright_demo_<pid> on that server. With --amqp-url the jobs go through that broker, in queues whose names begin with
+jobwright_demo_<pid>. DATABASE_URL, AMQP_URL and the configuration file are ignored.
 
 Example:
   jobwright demo

@@ -14,12 +14,12 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct GrantsArgs {
-    /// What the role is for.
+    /// The purpose of the role.
     #[arg(value_enum)]
     pub(crate) purpose: Purpose,
     /// The role.
     pub(crate) role: String,
-    /// Also grant what only some roles of this purpose need (repeatable).
+    /// Also grant the rights that only some roles of this purpose need (repeatable).
     #[arg(long, value_enum, value_name = "EXTRA")]
     pub(crate) with: Vec<Extra>,
     /// Grant them, as the owner of the schema, instead of printing the statements.

@@ -9,19 +9,19 @@ use crate::address::Address;
 pub(super) const EXPORTER_HELP: &str = "\
 Serves /metrics until SIGINT or SIGTERM: the depth and age of queues, dead letters, nodes, slots, pauses, and how many jobs wait for which
 reason. These numbers are those of the database, so one exporter is enough. A worker serves its own counters
-(`jobwright worker --listen`). It needs the rights of `jobwright grants monitor`.
+(`jobwright worker --listen`). The exporter needs the rights of `jobwright grants monitor`.
 
-While the database does not answer, also at the start, jobwright_database_up is 0 and all else is absent. /livez always passes.
+While the database does not answer, also at the start, jobwright_database_up is 0 and all other metrics are absent. /livez always passes.
 
 Example:
   jobwright exporter --listen 9470
   curl -s http://127.0.0.1:9470/metrics";
 
 pub(super) const HEALTH_HELP: &str = "\
-Asks the worker that listens there (`jobwright worker --listen`), for containers and scripts that can't send a request. It looks at neither the
+Asks the worker that listens there (`jobwright worker --listen`), for containers and scripts that can't send a request. The command checks neither the
 database nor the broker itself: `jobwright doctor` does.
 
-Exit codes: 0 it is well, 1 it is not, 3 nothing answers there.
+Exit codes: 0 the worker is healthy, 1 it is not, 3 nothing answers there.
 
 Example:
   jobwright health 9469

@@ -5,8 +5,8 @@ use clap::Args;
 use super::shared::{OperatorArgs, OutputArgs};
 
 pub(super) const ADOPT_HELP: &str = "\
-A database knows for which server, database and schema it was made. Where it was restored or cloned elsewhere, no worker starts until one
-of these is said, as the owner of the schema:
+A database records the server, database and schema that it was made for. If it is restored or cloned elsewhere, no worker starts until one
+of these commands is run, as the owner of the schema:
   jobwright adopt           this is a copy: it gets an id of its own, and a new report key
   jobwright adopt --moved   this takes the place of the original, which is gone for good: it keeps the id
 
@@ -19,8 +19,8 @@ pub(crate) struct AdoptArgs {
     /// Keep the id: this database takes the place of the one from which it was copied.
     #[arg(long)]
     pub(crate) moved: bool,
-    /// Adopt what looks like the original too: a physical copy (a base backup, a snapshot), or the copy of a file. With --moved: also by a role that
-    /// can't read the identifier of the server, which is given up.
+    /// Also adopt a database that looks like the original: a physical copy (a base backup, a snapshot), or the copy of a file. With --moved: even
+    /// if this role can't read the identifier of the server, which is then no longer recorded.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) struct AdoptArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClaimArgs {
-    /// Also if they belong to another installation. Stop its executors first.
+    /// Take the queues over from another installation. Stop its executors first.
     #[arg(long)]
     pub(crate) take_over: bool,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(crate) enum JobsCommand {
         after_help = "Example:\n  jobwright jobs retry --state dead --kind send-invoice --dry-run\n  jobwright jobs retry --since 2h --error \"connection refused\" --limit 1000 --spread 10m"
     )]
     Retry(RetryArgs),
-    /// Remove jobs that have not ended; the handler of a running one is told to stop, and its work is not committed.
+    /// Remove jobs that have not ended; the handler of a running one is asked to stop, and its work is not committed.
     #[command(after_help = "Example:\n  jobwright jobs cancel --queue mail --kind newsletter")]
     Cancel(OperateArgs),
     /// Remove jobs for good, including dead letters; running ones are left alone.
@@ -81,7 +81,7 @@ pub(crate) struct ErrorsArgs {
     /// At most this many groups.
     #[arg(long, default_value_t = 20, value_parser = rows)]
     pub(crate) limit: usize,
-    /// Read all dead letters, and not the newest 100,000 only.
+    /// Read all dead letters, not only the newest 100,000.
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]

@@ -44,21 +44,21 @@ pub(crate) use self::shared::{LogFormat, OperatorArgs, OutputArgs};
 use self::shell::{COMPLETIONS_HELP, MAN_HELP};
 pub(crate) use self::shell::{CompletionsArgs, ManArgs};
 
-/// The heading of the options that all commands have: so they do not stand among those of a command.
+/// The heading of the options that all commands have: so that they are apart from those of a command.
 const GLOBAL: &str = "Connection and log";
 
-/// Transactional message service and job executor.
+/// The command line of the job queue.
 #[derive(Debug, Parser)]
 #[command(
     name = "jobwright",
     version,
-    about = "Transactional message service and job executor on PostgreSQL or embedded SQLite, with or without RabbitMQ",
-    long_about = "Transactional message service and job executor on PostgreSQL or embedded SQLite, with or without RabbitMQ.\n\n\
-                  Jobs are rows of your database: they commit with your own writes, and are kept until they are done.",
+    about = "A job queue in your own database: PostgreSQL, or a file of SQLite, with or without RabbitMQ",
+    long_about = "A job queue in your own database: PostgreSQL, or a file of SQLite, with or without RabbitMQ.\n\n\
+                  A job is a row, sent in the same transaction as your own writes, and kept until it is done.",
     after_long_help = "\
-Settings: defaults < configuration file < environment < flags. The environment knows DATABASE_URL, AMQP_URL and, for
+Settings: defaults < configuration file < environment < flags. The environment variables are DATABASE_URL, AMQP_URL and, for
 every key of the file, JOBWRIGHT_SECTION_KEY: JOBWRIGHT_EXECUTOR_LEASE=10s. With no database given, `sqlite:jobwright.db` is used;
-with no broker given, everything goes by the database.
+with no broker given, everything goes through the database.
 
 Configuration file (jobwright.toml):
   [database]
@@ -76,7 +76,7 @@ Configuration file (jobwright.toml):
   timeout = \"10m\"
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, or the database or the queues belong to another installation,
-3 the database or the broker can't be reached, 4 (`worker --drain`) jobs are left that something holds back.
+3 the database or the broker can't be reached, 4 (`worker --drain`) jobs are left that are blocked or can't run here.
 
 Example, with the handler above in jobwright.toml (it gets the names of files, and returns their checksums):
   jobwright migrate
@@ -119,7 +119,7 @@ pub(crate) enum Command {
     /// Print or grant the rights that a role of PostgreSQL needs.
     #[command(after_help = GRANTS_HELP)]
     Grants(GrantsArgs),
-    /// Say what a restored or cloned database is: an installation of its own, or the old one that moved.
+    /// Declare a restored or cloned database to be a separate installation, or the original that has moved.
     #[command(after_help = ADOPT_HELP)]
     Adopt(AdoptArgs),
     /// Run jobs with the configured handlers.
@@ -133,7 +133,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  jobwright status --watch\n  jobwright status --output json | jq '.queues[].waiting'"
     )]
     Status(StatusArgs),
-    /// Say why a job does not run, or what holds up the jobs that wait.
+    /// Explain why a job does not run, or why jobs wait.
     #[command(after_help = WHY_HELP)]
     Why(WhyArgs),
     /// Inspect jobs and operate on them.
@@ -151,7 +151,7 @@ pub(crate) enum Command {
     /// Inspect the nodes that run jobs, and evict one that is known to be dead.
     #[command(subcommand)]
     Nodes(NodesCommand),
-    /// Show which operator did what.
+    /// Show the actions of operators.
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Set up the queues and exchanges at the broker, and inspect them.
@@ -178,28 +178,28 @@ const WORKER_HELP: &str = "\
 A program gets the payload on stdin and JOBWRIGHT_JOB_ID, _KIND, _QUEUE, _ATTEMPT, _MAX_ATTEMPTS, _PRIORITY, _CONTENT_TYPE,
 _CREATED_AT and JOBWRIGHT_HEADER_<NAME> in its environment (all headers as JSON: JOBWRIGHT_HEADERS). It exits with 0 = done, 75 = try
 later (after `later`, without costing an attempt), 65 = dead letter, anything else = failed, and the end of its stderr is kept with the job. At its
-timeout it gets SIGTERM, and `stop_grace` later SIGKILL. What it wrote to stdout (at most 1 MiB) goes to the worker's
+timeout it gets SIGTERM, and `stop_grace` later SIGKILL. Its stdout (at most 1 MiB) goes to the worker's
 stdout in one piece when it has exited with 0. While a program can't be started here, its jobs are left to other workers, without costing an
 attempt.
 
 A URL gets a POST of the payload with the headers Jobwright-Job-Id, -Kind, -Queue and -Attempt. 2xx = done; 408, 425, 429 and 5xx
 are retried by policy, not before Retry-After; any other answer = dead letter.
 
-A handler with `reply = true` answers: what the program wrote to stdout (as text/plain), or the body of the URL's response, is sent to
+A handler with `reply = true` answers: the program's stdout (as text/plain), or the body of the URL's response, is sent to
 the queue of the broker that the job names (`jobwright send --reply-to`), once the job's end has committed.
 
 The jobs of a queue with `external = true` are not run here but handed to external workers over the broker.
 
-A handler may run more than once: after a crash, when its answer got lost, or when it outlived its lease. What must happen once
-has to be keyed by the job's id, which never changes: write the file $JOBWRIGHT_JOB_ID.$JOBWRIGHT_ATTEMPT.tmp, then rename it to
+A handler may run more than once: after a crash, when its answer got lost, or when it outlived its lease. Key an effect that
+must happen once by the job's id, which never changes: write the file $JOBWRIGHT_JOB_ID.$JOBWRIGHT_ATTEMPT.tmp, then rename it to
 $JOBWRIGHT_JOB_ID.
 
-SIGINT, SIGTERM, SIGQUIT or SIGHUP: takes no more jobs and waits for running ones, at most `executor.grace`; a second one stops at once
-(but not SIGHUP). Jobs that were stopped are given back without costing an attempt.
+SIGINT, SIGTERM, SIGQUIT or SIGHUP: the worker takes no more jobs and waits for the running ones, at most `executor.grace`; a second signal
+(but not SIGHUP) stops it at once. Stopped jobs return to their queue without using an attempt.
 
---drain ends when nothing waits, is due or runs. What is due later is left to another time. Jobs that a rate holds back are waited for; if all
-that is left waits for something else (a pause, a group or a limit that is held elsewhere), it says what, and ends with exit code 4, as it does if a program can't be
-started here.
+--drain ends when no job waits, is due or runs. Jobs that are due later stay. The worker waits for jobs that a rate delays; if all jobs
+that are left wait for something else (a pause, or a group or limit that is held elsewhere), it names the reason, and ends with exit
+code 4, as it does if a program can't be started here.
 
 Example:
   jobwright worker --queue default=20 --queue mail

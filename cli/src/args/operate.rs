@@ -113,7 +113,7 @@ pub(crate) enum NodesCommand {
     /// List nodes with their leases and running jobs.
     #[command(after_help = "Example:\n  jobwright nodes list")]
     List(OutputArgs),
-    /// Declare a node dead and release its jobs, each at the cost of an attempt. For a node that is known to be gone while its lease is
+    /// Declare a node dead and release its jobs, each at the cost of an attempt. Use it for a node that is known to be gone if its lease is
     /// long.
     #[command(
         after_help = "Example:\n  jobwright nodes list\n  jobwright nodes evict 17 --dry-run\n  jobwright nodes evict 17"

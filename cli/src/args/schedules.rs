@@ -30,7 +30,7 @@ pub(crate) enum SchedulesCommand {
     Run(ScheduleArgs),
     /// Send the jobs of all occurrences in a past period.
     #[command(
-        after_help = "Also of those that have happened, but not where the job of an occurrence is still there.\n\n\
+        after_help = "Jobs of past occurrences are sent again, unless the job of the occurrence still exists.\n\n\
                       Example:\n  jobwright schedules backfill daily-report --from 2026-03-01T00:00:00Z --to 2026-04-01T00:00:00Z --dry-run"
     )]
     Backfill(BackfillArgs),
@@ -42,10 +42,10 @@ SCHEDULE is one of
   \"*/10 * * * * *\"                 cron with seconds in front
   @hourly @daily @weekly @monthly @yearly
   30s, \"1h 30m\", PT5M              an interval, counted from now
-  R5/PT10S, R3/2026-01-01T00:00:00Z/P1D   so many times, from that moment on
-A time that a change of the clock leaves out happens when the gap ends; one that comes twice happens once.
+  R5/PT10S, R3/2026-01-01T00:00:00Z/P1D   this many times, from that time on
+A time that is skipped by a clock change fires when the gap ends; a repeated time fires once.
 
-A job gets the headers `schedule` (the name) and `scheduledAt` (the moment of its occurrence). A schedule that is put again keeps its
+A job gets the headers `schedule` (the name) and `scheduledAt` (the time of its occurrence). A schedule that is replaced keeps its
 next occurrence unless schedule, zone, end or number of times changed.
 
 Example:

@@ -13,8 +13,8 @@ pub(super) const SEND_HELP: &str = "\
 line is a job with an empty text; the end of the input is no line. --jsonl: each line is a JSON document, empty lines are skipped.
 Each 1000 lines commit together. A line that can't be sent stops the command; all lines before it have been sent.
 
---event: nobody here runs it. It is published to the broker's exchange PREFIX.event with the routing key PREFIX.event.KIND, once
-it has committed, for anyone who listens; a worker with a broker does that.
+--event: no handler runs the message. Once it has committed, a worker with a broker publishes it to the broker's exchange
+PREFIX.event with the routing key PREFIX.event.KIND, for all listeners.
 
 Example:
   jobwright send send-invoice '{\"order\": 42}' --queue billing --priority 5

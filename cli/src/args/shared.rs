@@ -10,7 +10,7 @@ pub(crate) struct OutputArgs {
     /// Output format.
     #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT", default_value_if("json", "true", "json"))]
     pub(crate) output: Format,
-    /// As other programs call it: the same as `--output json`.
+    /// The same as `--output json`, as other programs name it.
     #[arg(long = "json", id = "json", hide = true, conflicts_with = "output")]
     _json: bool,
 }
