@@ -1,4 +1,4 @@
-//! A transactional message service and job executor, on PostgreSQL or embedded SQLite.
+//! A job queue in your own database: PostgreSQL, or a file of SQLite.
 //!
 //! A *job* is a row: a kind, a payload, and options that say where and how it runs. Jobs are sent through a [`Context`], a unit of work
 //! that collects messages and flushes them in the same transaction as your own writes. So a job exists if, and only if, the change that
