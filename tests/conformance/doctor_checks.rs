@@ -57,7 +57,10 @@ pub(crate) async fn a_key_that_was_not_unblocked_is_a_fault<T: SqlDb>(db: &T) {
     store.finish(node, &claimed).await;
     sound(&store).await;
     db.age_unblocks(None).await;
-    assert_eq!(store.permit_faults().await.unwrap(), ["jobs wait at t:acme, which nobody holds and nobody will open"]);
+    assert_eq!(
+        store.permit_faults().await.unwrap(),
+        ["jobs wait at t:acme, which no job holds and no unblock will open"]
+    );
 }
 
 /// A key blocked by a rate unblocks when its time comes.

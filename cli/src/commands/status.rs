@@ -126,12 +126,12 @@ async fn held_up(messages: &MessageServices<AnyStore>) -> Option<Vec<HeldUp>> {
     let mut held = match read {
         Ok(Ok(held)) => held,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the reasons that hold jobs up could not be read");
+            tracing::warn!(%error, "the reasons why jobs wait could not be read");
             return None;
         }
         Err(_) => {
             tracing::warn!(
-                "the reasons that hold jobs up could not be read within {PATIENCE:?}; `jobwright why` takes its time"
+                "the reasons why jobs wait could not be read within {PATIENCE:?}; `jobwright why` waits longer for them"
             );
             return None;
         }
@@ -177,7 +177,7 @@ async fn broker_queues(
             })
             .collect(),
         Err(error) => {
-            tracing::warn!(%error, "the queues of the broker could not be looked at");
+            tracing::warn!(%error, "the queues of the broker could not be read");
             BTreeMap::new()
         }
     }
@@ -191,7 +191,7 @@ async fn put_aside(messages: &MessageServices<AnyStore>) -> BTreeMap<String, u32
     match rejected::waiting(broker).await {
         Ok(waiting) => waiting.into_iter().filter(|(_, messages)| *messages > 0).collect(),
         Err(error) => {
-            tracing::warn!(%error, "what was put aside at the broker could not be counted");
+            tracing::warn!(%error, "the rejected messages at the broker could not be counted");
             BTreeMap::new()
         }
     }
@@ -229,7 +229,7 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
         }
     }
     if held.len() > HELD {
-        text.push_str("→ `jobwright why` lists all that wait for something like this\n");
+        text.push_str("→ `jobwright why` lists all jobs that are held up like this\n");
     }
     if !report.broker_queues.is_empty() {
         text.push('\n');
@@ -244,7 +244,7 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     if !report.rejected.is_empty() {
         text.push('\n');
         let rows = report.rejected.iter().map(|(queue, messages)| [queue.clone(), messages.to_string()]);
-        text.push_str(&table(["put aside at the broker", "messages"], rows));
+        text.push_str(&table(["queue of rejected messages", "messages"], rows));
         text.extend(["→ ", rejected::TODO, "\n"]);
     }
     text.push('\n');
@@ -288,7 +288,7 @@ pub(crate) fn nodes_text(all: &[NodeStatus]) -> String {
     let mut text = nodes_table(all);
     for node in all.iter().filter(|node| !node.dead) {
         for task in node.failing.iter().filter(|task| !task.lacks_consumers()) {
-            let told = format!("node {} ({}) says since {}: {task}", node.id, node.name, time(task.since));
+            let told = format!("node {} ({}) reports since {}: {task}", node.id, node.name, time(task.since));
             text.extend(["→ ", &harmless(&told), "\n"]);
         }
     }

@@ -60,7 +60,7 @@ fn claims_that_are_refused(sandbox: &Sandbox) {
     let text = found(&doctor(sandbox), "tasks of nodes").remove(0).1;
     assert!(text.contains("jobs could not be claimed") && text.contains("the audit table is gone"), "{text}");
     let why = sandbox.run(&["why", &id]).success().stdout;
-    assert!(why.contains("jobs could not be claimed") && why.contains("set right what the error says"), "{why}");
+    assert!(why.contains("jobs could not be claimed") && why.contains("fix the cause that the error names"), "{why}");
     let listed = sandbox.run(&["nodes", "list"]).success().stdout;
     assert!(listed.contains("→ node ") && listed.contains("the audit table is gone"), "{listed}");
     on_the_database(sandbox, allow);

@@ -76,7 +76,7 @@ fn a_clock_that_is_ahead() {
     let (state, text) = clock();
     let ahead: f64 = text.split('+').nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
     assert!(state == "warn" && (3_590.0..3_610.0).contains(&ahead), "{text}");
-    assert!(advice(&doctor(&server.sandbox), "clock").contains("set both by NTP"));
+    assert!(advice(&doctor(&server.sandbox), "clock").contains("synchronise both by NTP"));
     server.postgres.set_clock(0);
     assert_eq!(clock().0, "ok");
 }

@@ -35,7 +35,7 @@ fn the_frequent_causes_have_an_answer_and_a_remedy(sandbox: &Sandbox) {
     assert_eq!(reasons(sandbox, &typo)[0]["reason"], "kind_not_handled");
     sandbox.run(&["jobs", "show", &typo]).success().prints("why         no living node");
     let status = sandbox.run(&["status"]).success();
-    status.prints(&format!("→ 1 job, for instance {typo}: no living node")).prints("spelled as its handler is?");
+    status.prints(&format!("→ 1 job, for instance {typo}: no living node")).prints("check the spelling of the kind");
     let lost = sandbox.send(&["ours", "--queue", "typo"]);
     sandbox.run(&["why", &lost]).success().prints("no living node works on the queue \"typo\"");
     sandbox.run(&["jobs", "change", &lost, "--to-queue", "default"]).success();

@@ -56,7 +56,7 @@ union all
 -- The holder of a permit unblocks its key when it ends, and a rate says when it allows more. Otherwise only a rule that lets nothing start
 -- is a reason to be blocked. Whatever ends that unblocks the key. Where more keys are unblocked than are read here, no admission pass runs, which is
 -- another fault.
-select 'jobs wait at ' || b.blocked_on || ', which nobody holds and nobody will open'
+select 'jobs wait at ' || b.blocked_on || ', which no job holds and no unblock will open'
 from (select blocked_on, substr(blocked_on, 3) as name,
              case left(blocked_on, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
       from (select distinct j.blocked_on from jobs j where j.blocked_on <> 'alone' and j.lock_owner is null) g) b

@@ -137,7 +137,7 @@ where j.options ->> 'group' is not null and not j.admitted
 union all
 -- The holder of a permit unblocks its key when it ends, and a rate says when it allows more. Otherwise only a rule that lets nothing start
 -- is a reason to be blocked. Whatever ends that unblocks the key.
-select 'jobs wait at ' || b.blocked_on || ', which nobody holds and nobody will open'
+select 'jobs wait at ' || b.blocked_on || ', which no job holds and no unblock will open'
 from (select key as blocked_on, substr(key, 3) as name,
              case substr(key, 1, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
       from keys where key <> 'alone') b

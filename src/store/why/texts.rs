@@ -29,7 +29,9 @@ impl Reason {
                 format!("`jobwright jobs resume {id}`")
             }
             Self::Unreadable => {
-                format!("`jobwright jobs show {job}` shows what can be read of it; send it again, and `jobs delete` it")
+                format!(
+                    "`jobwright jobs show {job}` shows its readable part; send the job again, and `jobs delete` this one"
+                )
             }
             Self::NoNode => "start `jobwright worker`, or the service with the executor".to_owned(),
             Self::QueueNotServed { queue } => format!(
@@ -37,17 +39,16 @@ impl Reason {
                 quoted(queue)
             ),
             Self::KindNotHandled { kind, .. } => format!(
-                "is the kind {kind:?} spelled as its handler is? Otherwise start a worker that has the handler; `jobwright nodes list` shows which \
-                 kinds the nodes have"
+                "check the spelling of the kind {kind:?}, or start a worker that has its handler; `jobwright nodes list` shows the kinds of each node"
             ),
             Self::LeftAlone { .. } => {
-                "set right what the node says; it tries again by itself, at growing intervals".to_owned()
+                "fix the cause that the node names; it tries again by itself, at growing intervals".to_owned()
             }
             Self::Failing { task, .. } if task.lacks_consumers() => {
                 "start a worker that consumes that queue, or correct the name of the queue that it consumes".to_owned()
             }
-            Self::Failing { .. } => "set right what the error says; the node tries again by itself".to_owned(),
-            Self::NoBroker { .. } => "`jobwright doctor` says what is wrong with the broker".to_owned(),
+            Self::Failing { .. } => "fix the cause that the error names; the node tries again by itself".to_owned(),
+            Self::NoBroker { .. } => "`jobwright doctor` checks the broker".to_owned(),
             _ => return None,
         })
     }
@@ -70,7 +71,7 @@ impl fmt::Display for Holder {
             }
             Self::Job { id, kind, state, .. } => write!(f, "job {id} of kind {kind:?}, which is {state}"),
             Self::Handler { id } => write!(f, "the handler of the cancelled job {id}, which has not ended yet"),
-            Self::Gone => f.write_str("a job that is gone; a running worker takes that back within two minutes"),
+            Self::Gone => f.write_str("a job that no longer exists; a running worker releases it within two minutes"),
             Self::Node { id, jobs: 1 } => write!(f, "node {id}"),
             Self::Node { id, jobs } => write!(f, "node {id} with {jobs}"),
         }
@@ -149,7 +150,7 @@ impl fmt::Display for Reason {
             Self::Unreadable => f.write_str("its row can't be read, so it was set aside"),
             Self::Hidden { until } => write!(
                 f,
-                "polls leave it until {}: a delivery through the broker is to start it, or it was put off",
+                "polls skip it until {}: it is to start by a delivery through the broker, or it was postponed",
                 second(*until)
             ),
             Self::NoNode => f.write_str("no executor is alive"),
@@ -161,7 +162,7 @@ impl fmt::Display for Reason {
                 write!(f, "node {node} leaves the kind {kind:?} alone for a while: {error}")
             }
             Self::Failing { node, task } => {
-                write!(f, "node {node} says since {}: {task}", second(task.since))
+                write!(f, "node {node} reports since {}: {task}", second(task.since))
             }
             Self::NoBroker { queue } => {
                 write!(f, "the jobs of the queue {queue:?} leave through the broker, and no living node reaches it")

@@ -19,8 +19,8 @@ pub(super) async fn check(settings: &Settings, known: &Known) -> Vec<Finding> {
         Err(error) => return vec![Finding::error("broker", error, "correct the section `[broker]`")],
     };
     if let Err(error) = broker_reached(&broker, settings).await {
-        let todo = "check `broker.url` (AMQP_URL), that the broker runs and lets this host in, user, password and vhost; until then \
-                    work goes by the table";
+        let todo = "check `broker.url` (AMQP_URL), that the broker runs and lets this host in, user, password and vhost; until then jobs run from \
+                    the table";
         return vec![Finding::error("broker", error, todo), tls(url)];
     }
     let mut findings =
@@ -29,7 +29,7 @@ pub(super) async fn check(settings: &Settings, known: &Known) -> Vec<Finding> {
         BrokerMode::Blocked(why) => Finding::warn(
             "broker alarm",
             format!("it takes no messages: {why}"),
-            "free memory or disk space at the broker (`rabbitmq-diagnostics alarms`); until then work goes by the table",
+            "free memory or disk space at the broker (`rabbitmq-diagnostics alarms`); until then jobs run from the table",
         ),
         _ => Finding::ok("broker alarm", "none"),
     });
@@ -63,7 +63,7 @@ fn topology(items: &[TopologyItem], declare: bool) -> Vec<Finding> {
             TopologyState::Differs(why) => findings.push(Finding::fail(
                 CHECK,
                 format!("{} differs: {why}", name(item)),
-                "delete it when it is empty, then run `jobwright broker apply`; or configure what it is (`broker.depth`, `queue_type`)",
+                "delete it when it is empty, then run `jobwright broker apply`; or set `broker.depth` and `queue_type` to its settings",
             )),
             TopologyState::Forbidden(why) => findings.push(Finding::fail(
                 "broker rights",
@@ -83,7 +83,7 @@ fn topology(items: &[TopologyItem], declare: bool) -> Vec<Finding> {
         ));
     }
     if items.iter().all(good) {
-        findings.push(Finding::ok(CHECK, format!("all {} are there, and as they should be", items.len())));
+        findings.push(Finding::ok(CHECK, format!("all {} exist with the right settings", items.len())));
     }
     findings
 }
@@ -95,10 +95,10 @@ fn put_aside(waiting: jobwright::Result<Vec<(String, u32)>>) -> Finding {
         Ok(waiting) => {
             let some: Vec<_> = waiting.iter().filter(|(_, messages)| *messages > 0).collect();
             if some.is_empty() {
-                return Finding::ok(CHECK, "nothing was put aside");
+                return Finding::ok(CHECK, "no rejected messages");
             }
             let each: Vec<_> = some.iter().map(|(queue, messages)| format!("{messages} in {queue}")).collect();
-            Finding::warn(CHECK, format!("messages were put aside: {}", each.join(", ")), rejected::TODO)
+            Finding::warn(CHECK, format!("rejected messages: {}", each.join(", ")), rejected::TODO)
         }
     }
 }
@@ -113,7 +113,9 @@ fn tls(url: &Secret) -> Finding {
     let here = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]") | None);
     match (all.contains("amqp://"), here && !all.contains(',')) {
         (false, _) => Finding::ok(CHECK, "TLS"),
-        (_, true) => Finding::ok(CHECK, "none, and none is needed to this host"),
-        _ => Finding::warn(CHECK, "none: password and jobs can be read on the way", "use `amqps://…`"),
+        (_, true) => Finding::ok(CHECK, "TLS is off, and not needed for this host"),
+        _ => {
+            Finding::warn(CHECK, "TLS is off: the password and the jobs can be read on the network", "use `amqps://…`")
+        }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn check(settings: &Settings, purpose: Option<Purpose>) -> Vec<Findin
         findings.push(Finding::warn(
             CHECK,
             "no handlers: `jobwright worker` would run nothing",
-            "none is needed to send (`--as sender`); else name some in `[handlers.KIND]`, see `jobwright worker --help`",
+            "none is needed to send (`--as sender`); otherwise name some in `[handlers.KIND]`, see `jobwright worker --help`",
         ));
     }
     findings
@@ -122,7 +122,7 @@ fn written(path: &Path, writers: impl Fn(&Metadata) -> Option<String>, why: &str
     let who = std::fs::metadata(path).ok().and_then(|file| writers(&file))?;
     let path = path.display();
     let found = format!("others may write {path} ({who}), and {why}");
-    Some(Finding::warn("file rights", found, format!("`chmod go-w {path}`, once it is as you want it")))
+    Some(Finding::warn("file rights", found, format!("`chmod go-w {path}`, after a check of its contents")))
 }
 
 fn dash(text: &str) -> &str {

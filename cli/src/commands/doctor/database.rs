@@ -23,7 +23,7 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: 
         return vec![Finding::warn(
             "database",
             format!("the file {path} does not exist"),
-            "`jobwright migrate` or `jobwright worker` makes it; is it the right place?",
+            "`jobwright migrate` or `jobwright worker` creates it; check that this is the right place",
         )];
     }
     let look = settings.database.clone().access(Access::ReadOnly);
@@ -70,7 +70,7 @@ pub(super) async fn check(settings: &Settings, purpose: Option<Purpose>, known: 
                 Some(status)
             }
             Err(error) => {
-                findings.push(Finding::error(NODES, error, "looking needs `select` on all tables of the schema"));
+                findings.push(Finding::error(NODES, error, "this check needs `select` on all tables of the schema"));
                 None
             }
         };
@@ -87,7 +87,7 @@ async fn schema(messages: &Messages) -> Finding {
             return Finding::error(
                 CHECK,
                 error,
-                "the error says what to do; docs/upgrading.md has the order of an upgrade",
+                "follow the advice in the error; docs/upgrading.md has the order of an upgrade",
             );
         }
     };
@@ -106,7 +106,7 @@ async fn schema(messages: &Messages) -> Finding {
         return Finding::fail(CHECK, found, "run `jobwright migrate`");
     }
     let newest = steps.last().map_or(0, |step| step.version);
-    Finding::ok(CHECK, format!("version {newest}, nothing missing, nothing edited"))
+    Finding::ok(CHECK, format!("version {newest}, complete and unmodified"))
 }
 
 /// The check of the nodes.
@@ -128,8 +128,8 @@ fn unreleased(nodes: &[NodeStatus]) -> Option<Finding> {
             )
         })
         .collect();
-    let todo = "a living node releases them once its monitor has seen no heartbeat for the length of that node's lease: do its tasks fail (below)? \
-                `jobwright nodes evict ID` releases them at once, if that process is dead";
+    let todo = "a living node releases them once its monitor has seen no heartbeat for the length of that node's lease: see below whether its tasks \
+                fail. `jobwright nodes evict ID` releases them at once, if that process is dead";
     (!left.is_empty()).then(|| Finding::warn(NODES, left.join("; "), todo))
 }
 
@@ -140,8 +140,8 @@ fn nodes(status: &StatusReport, known: &mut Known) -> Finding {
     match (alive, waiting) {
         (0, Count::Exact(0)) => Finding::ok(NODES, "none alive, and nothing waits"),
         (0, waiting) => {
-            let todo = "start `jobwright worker`; if one runs, it meets another server, schema or file than this command: compare \
-                        what `database.url` leads to there";
+            let todo = "start `jobwright worker`; if one is running, it uses another server, schema or file than this command: compare its \
+                        `database.url`";
             Finding::fail(NODES, format!("none alive here, and jobs wait or are due: {waiting}"), todo)
         }
         _ => unreleased(&status.nodes).unwrap_or_else(|| Finding::ok(NODES, format!("{alive} alive"))),

@@ -29,7 +29,7 @@ const SORTED: u64 = 100_000;
 /// Replies and events that are counted in each queue.
 const OUTBOUND: usize = 100;
 
-const SELECT: &str = "looking needs `select` on all tables of the schema";
+const SELECT: &str = "this check needs `select` on all tables of the schema";
 
 /// `status`: the report that the check of the nodes has read, unless it could not.
 pub(super) async fn check(settings: &Settings, messages: &Messages, status: Option<&StatusReport>) -> Vec<Finding> {
@@ -74,15 +74,15 @@ async fn permits(settings: &Settings, messages: &Messages) -> Checked {
             ),
         ));
     }
-    let todo = "the tables were changed by hand, truncated, or restored one by one? A running worker takes back within two minutes the permits of \
-                jobs and nodes that no longer exist, and unblocks what waits for nothing: start `jobwright worker` if none runs. `jobs suspend` and `jobs resume` send a \
-                job through admission again";
+    let todo = "the tables may have been edited by hand, truncated, or restored one by one. Within two minutes, a running worker takes back the \
+                permits of jobs and nodes that no longer exist, and unblocks jobs that wait for nothing: start `jobwright worker` if none is \
+                running. `jobs suspend` and `jobs resume` send a job through admission again";
     Ok(Finding::warn(CHECK, some(&faults, "; ") + part, todo))
 }
 
 /// Returns what to add to a finding if not everything was looked at.
 fn part(complete: bool) -> &'static str {
-    if complete { "" } else { " (of large tables, a part was looked at)" }
+    if complete { "" } else { " (only a part of large tables was checked)" }
 }
 
 /// Whether an executor admits the jobs that groups and limits block.
@@ -97,7 +97,7 @@ async fn admission(messages: &Messages) -> Checked {
         overdue.unblocks,
         ago(overdue.longest)
     );
-    Ok(Finding::warn(CHECK, found, "start `jobwright worker`; if one runs, its log says why it admits nothing"))
+    Ok(Finding::warn(CHECK, found, "start `jobwright worker`; if one is running, its log says why it admits nothing"))
 }
 
 /// Whether an executor moves timers, ends times to live, and takes back the jobs of external workers that are late.
@@ -117,7 +117,8 @@ async fn due(messages: &Messages) -> Checked {
     if late.is_empty() {
         return Ok(Finding::ok(CHECK, "nothing is overdue"));
     }
-    let todo = "start `jobwright worker`; if one runs, \"tasks of nodes\" and its log say why it does not act on them (a lock, a right, a trigger?)";
+    let todo = "start `jobwright worker`; if one is running, \"tasks of nodes\" and its log say why it does not act on them (a lock, a missing \
+                right, a trigger?)";
     Ok(Finding::warn(CHECK, some(&late, ", "), todo))
 }
 
@@ -133,7 +134,7 @@ async fn schedules(messages: &Messages) -> Checked {
     if overdue.is_empty() {
         return Ok(Finding::ok(CHECK, "none is overdue"));
     }
-    let todo = "start `jobwright worker`; if one runs, its log says why it fires nothing (a zone it does not know?)";
+    let todo = "start `jobwright worker`; if one is running, its log says why it fires nothing (an unknown time zone?)";
     Ok(Finding::warn(CHECK, some(&overdue, ", "), todo))
 }
 
@@ -152,8 +153,8 @@ async fn kept(messages: &Messages) -> Checked {
     if found.is_empty() {
         return Ok(Finding::ok(CHECK, "all can be read"));
     }
-    let todo = "put them again (`jobwright schedules put`, `jobwright queues limit`), or delete them: such a schedule sends nothing, and of \
-                such a rule only the rest holds. A zone that is not known here needs the time zone database of this machine";
+    let todo = "replace them (`jobwright schedules put`, `jobwright queues limit`), or delete them: an unreadable schedule sends nothing, and only \
+                the readable part of a rule applies. A time zone that is unknown here may be missing from this machine's time zone database";
     Ok(Finding::warn(CHECK, some(&found, "; "), todo))
 }
 
@@ -179,9 +180,9 @@ async fn ahead(messages: &Messages) -> Checked {
     if found.is_empty() {
         return Ok(Finding::ok(CHECK, format!("nothing was written by a clock that was ahead{part}")));
     }
-    let todo = "look at the time synchronisation of the database's host. If its clock is behind now, nothing else is wrong; if it was ahead and \
-                is right, a running worker sets right what holds up work (after its start, when it sees the clock set, and every ten minutes). \
-                Timers that were asked for stay: `jobwright jobs list --state timer`, `jobs change ID --at …`";
+    let todo = "check the time synchronisation of the database's host. If its clock is behind now, nothing else is wrong; if it was ahead and is \
+                right again, a running worker repairs timestamps that delay jobs (after its start, when it sees the clock set, and every ten \
+                minutes). Timers that a sender asked for stay: `jobwright jobs list --state timer`, `jobs change ID --at …`";
     Ok(Finding::warn(CHECK, some(&found, "; ") + part, todo))
 }
 
@@ -193,8 +194,8 @@ async fn unreadable(messages: &Messages) -> Checked {
         let among = if found.jobs.is_exact() { "" } else { " among the newest dead letters" };
         return Ok(Finding::ok(CHECK, format!("none{among}")));
     };
-    let todo = "a program or a person wrote to the tables by hand, or a payload is beyond what can be read: look with `jobwright jobs show`, \
-                correct the program that sends it, and send it again; `jobwright jobs list --state dead --error \"can't be read: \"` lists them";
+    let todo = "the rows were written by hand, or a payload is too large or too complex to be read: look with `jobwright jobs show`, correct the \
+                program that sends it, and send it again; `jobwright jobs list --state dead --error \"can't be read: \"` lists them";
     Ok(Finding::warn(CHECK, format!("dead letters that can't be read: {count}, for instance {example}"), todo))
 }
 
@@ -210,7 +211,7 @@ fn tasks(nodes: &[NodeStatus]) -> Finding {
     if failing.is_empty() {
         return Finding::ok(CHECK, "none has failed for long");
     }
-    let todo = "set right what the error says: the node tries again by itself; `jobwright nodes list` shows since when";
+    let todo = "fix the cause that the error names; the node tries again by itself. `jobwright nodes list` shows since when the task fails";
     Finding::warn(CHECK, some(&failing, "; "), todo)
 }
 
@@ -232,9 +233,9 @@ async fn outbound(messages: &Messages, queues: &[QueueStatus]) -> Checked {
     }
     let Some(example) = example else { return Ok(Finding::ok(CHECK, "none waits for long")) };
     let more = if stuck >= OUTBOUND { " or more" } else { "" };
-    let found = format!("{stuck}{more} have not got away for more than {}, for instance {example}", ago(PATIENCE));
-    let todo = "is the broker there, and a worker that reaches it? One that is refused again and again, or is a dead letter, names a queue that it \
-                can't be sent to: `jobwright jobs show`, correct the program that asks for it, then `jobwright jobs cancel` or `delete`";
+    let found = format!("{stuck}{more} have been undelivered for more than {}, for instance {example}", ago(PATIENCE));
+    let todo = "check that the broker is up and that a worker reaches it. One that is refused again and again, or is a dead letter, names a queue \
+                that it can't be sent to: `jobwright jobs show`, correct the program that asks for it, then `jobwright jobs cancel` or `delete`";
     Ok(Finding::warn(CHECK, found, todo))
 }
 
@@ -254,7 +255,7 @@ async fn waiting(messages: &Messages) -> Checked {
         found.push((held, reason));
     }
     let Some((first, reason)) = found.first() else {
-        return Ok(Finding::ok(CHECK, "nothing keeps them that does not end by itself"));
+        return Ok(Finding::ok(CHECK, "every reason to wait ends by itself"));
     };
     let log = || "a running worker's log says why it does not take them".to_owned();
     let todo = reason.remedy(first.example.id).unwrap_or_else(log);

@@ -76,8 +76,9 @@ impl Finding {
 
     /// Makes a finding of a check that this role has no right to.
     fn denied(check: &'static str, what: &str) -> Self {
-        let todo = "ask as a role that may (`jobwright grants monitor ROLE`), or say what this one is for (`--as`); nothing else depends on this check";
-        Self { denied: true, ..Self::warn(check, format!("could not be looked at: {what}"), todo) }
+        let todo = "run this as a role with the rights (`jobwright grants monitor ROLE`), or give the purpose of this role (`--as`); nothing else \
+                    depends on this check";
+        Self { denied: true, ..Self::warn(check, format!("not checked: {what}"), todo) }
     }
 
     /// Makes a finding from an error of the library. A right that this role lacks is no fault of the checked object.

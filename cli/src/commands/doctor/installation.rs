@@ -30,8 +30,8 @@ pub(super) async fn database(messages: &Messages, known: &mut Known) -> Finding 
     const CHECK: &str = "installation";
     let installation = match messages.admin().installation().await {
         Ok(Some(installation)) => installation,
-        Ok(None) => return Finding::ok(CHECK, "this database knows none"),
-        Err(error) => return Finding::error(CHECK, error, "looking needs `select` on the table `installation`"),
+        Ok(None) => return Finding::ok(CHECK, "this database records none"),
+        Err(error) => return Finding::error(CHECK, error, "this check needs `select` on the table `installation`"),
     };
     let id = installation.short_id().to_owned();
     let finding = if !installation.is_at_home() {
@@ -67,11 +67,16 @@ pub(super) async fn queues(settings: &Settings, broker: &Broker, known: &Known) 
         Ok(Ownership::Own) => Finding::ok(CHECK, format!("the queues {prefix}.* belong to this one")),
         // Where nodes are alive, none of them was able to.
         Ok(Ownership::Unmarked) if settings.broker.declare && known.nodes.is_none_or(|nodes| nodes == 0) => {
-            Finding::ok(CHECK, format!("the queues {prefix}.* belong to nobody yet; the first worker marks them"))
+            Finding::ok(
+                CHECK,
+                format!("the queues {prefix}.* belong to no installation yet; the first worker marks them"),
+            )
         }
         Ok(Ownership::Unmarked) => Finding::warn(
             CHECK,
-            format!("the queues {prefix}.* belong to nobody: an executor of a restored copy could take from them"),
+            format!(
+                "the queues {prefix}.* belong to no installation: an executor of a restored copy could take from them"
+            ),
             "run `jobwright broker claim` once, as a user of the broker who may configure, write and read them",
         ),
         Ok(other) => {
@@ -114,8 +119,8 @@ pub(super) async fn consumers(settings: &Settings, broker: &Broker, known: &Know
     }
     Finding::warn(
         CHECK,
-        format!("{said}: another consumer takes from it, and what that gets is missing here"),
-        "if it stays so: look for the connection (`rabbitmqctl list_consumers`, the management page): an executor of another database with \
-         the same prefix, or a program that is not jobwright's. A node that has just died is counted for up to two heartbeats",
+        format!("{said}: another consumer takes from it, and its messages are missing here"),
+        "if this persists, look for the connection (`rabbitmqctl list_consumers`, the management page): an executor of another database with the \
+         same prefix, or a program that is not jobwright's. A node that has just died is counted for up to two heartbeats",
     )
 }

@@ -42,7 +42,7 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
     if let Some(purpose) = args.purpose.filter(|purpose| !purpose.looks()) {
         for finding in findings.iter_mut().filter(|finding| finding.denied) {
             *finding =
-                Finding::ok(finding.check, format!("not looked at: the role of a {} has no need to", purpose.name()));
+                Finding::ok(finding.check, format!("not checked: the role of a {} does not need it", purpose.name()));
         }
     }
     match args.output.output {

@@ -32,7 +32,7 @@ pub(super) async fn server(messages: &Messages, config: &DatabaseConfig, purpose
     };
     findings.push(match messages.admin().vacuum().await {
         Ok(status) => oldest(&status.unwrap_or_default(), purpose),
-        Err(error) => Finding::error(OLDEST, error, "the error says what to do"),
+        Err(error) => Finding::error(OLDEST, error, "follow the advice in the error"),
     });
     findings.extend(open_path(messages, config).await);
     findings
@@ -50,15 +50,15 @@ pub(super) async fn primaries(config: &DatabaseConfig) -> Finding {
         servers.entry(&primary.history).or_default().push(&primary.label);
     }
     if servers.len() < 2 {
-        return Finding::ok(CHECK, "all that the URL leads to is one server");
+        return Finding::ok(CHECK, "all hosts in the URL are the same server");
     }
     let each: Vec<_> =
         servers.iter().map(|(history, places)| format!("{} ({history})", places.join(" and "))).collect();
     Finding::fail(
         CHECK,
-        format!("{} servers take writes, and are not the same: {}", servers.len(), each.join("; ")),
-        "only one can be right: what is sent on the one, a worker on the other never sees. Fence the wrong one, or take it out of the URL \
-         and of the balancer; what was written there stays there (docs/high-availability.md, \"A stale primary\")",
+        format!("{} different servers accept writes: {}", servers.len(), each.join("; ")),
+        "only one can be the primary: a worker on one never sees jobs that were sent through another. Fence the wrong one, or remove it from the URL \
+         and the balancer; rows that were written there stay there (docs/high-availability.md, \"A stale primary\")",
     )
 }
 
@@ -89,7 +89,11 @@ fn about(row: &Row, host: f64, took: Duration) -> Result<Vec<Finding>, tokio_pos
     let found =
         format!("the database's clock is {ahead:+.3} s from this host's (measured to {:.3} s)", took.as_secs_f64());
     findings.push(if off > CLOCKS {
-        Finding::warn("clock", found, "set both by NTP; the database's decides what is due, so `--at` means its time")
+        Finding::warn(
+            "clock",
+            found,
+            "synchronise both by NTP; the database's clock decides which jobs are due, so `--at` refers to it",
+        )
     } else {
         Finding::ok("clock", found)
     });
@@ -151,7 +155,7 @@ fn oldest(status: &VacuumStatus, purpose: Option<Purpose>) -> Finding {
     Finding::warn(
         OLDEST,
         blind,
-        "`grant pg_read_all_stats to ROLE`, as a superuser; or say what this role is for (`--as executor`)",
+        "`grant pg_read_all_stats to ROLE`, as a superuser; or give the purpose of this role (`--as executor`)",
     )
 }
 
@@ -164,13 +168,14 @@ async fn open_path(messages: &Messages, config: &DatabaseConfig) -> Vec<Finding>
     };
     let text = |row: &Row, column| row.try_get::<_, String>(column).unwrap_or_default();
     if rows.is_empty() {
-        return vec![Finding::ok(CHECK, "nobody else may create objects in the schemas of this role's search path")];
+        return vec![Finding::ok(CHECK, "no other role may create objects in the schemas of this role's search path")];
     }
     let open = rows.iter().map(|row| {
         let (schema, who) = (text(row, "schema"), text(row, "who"));
         let todo = format!(
-            "`revoke create on schema {schema} from {who}`, or take the schema out of the role's `search_path`: a function or operator that is put \
-             there runs with the rights of whoever's SQL means another one. Statements of jobwright do not look there; handlers' may"
+            "`revoke create on schema {schema} from {who}`, or take the schema out of the role's `search_path`: SQL that means another function or \
+             operator may run one that was created there, with the rights of its own role. jobwright's statements do not look there; those of \
+             handlers may"
         );
         Finding::warn(CHECK, format!("{who} may create objects in the schema {schema}, which is in this role's search path"), todo)
     });
@@ -193,8 +198,8 @@ pub(super) async fn publications(messages: &Messages, config: &DatabaseConfig) -
     Finding::fail(
         CHECK,
         format!("the server refuses updates and deletes of tables without a replica identity: {}", without.join(", ")),
-        "run `jobwright migrate`, which gives each table one; if it was taken away since: `alter table … replica identity default`, or `full` \
-         for `history`, `rate_log` and `unblock`",
+        "run `jobwright migrate`, which gives each table one; if it was removed since: `alter table … replica identity default`, or `full` for \
+         `history`, `rate_log` and `unblock`",
     )
 }
 
@@ -228,5 +233,5 @@ async fn queried(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)])
 }
 
 pub(super) fn refused(check: &'static str, why: &str) -> Finding {
-    Finding::warn(check, format!("could not be looked at: {why}"), "see the reason; nothing depends on this check")
+    Finding::warn(check, format!("not checked: {why}"), "see the reason; nothing depends on this check")
 }

@@ -45,7 +45,7 @@ async fn send_and_execute(settings: &Settings, messages: &Messages) -> Result<Fi
     } else {
         (Purpose::Sender, "send by SQL alone", send)
     };
-    let todo = format!("{}; or say what it is for (`--as`)", todo(purpose));
+    let todo = format!("{}; or give its purpose (`--as`)", todo(purpose));
     Ok(Finding::warn(CHECK, format!("this role may {what}: {}", some(&lacks)), todo))
 }
 

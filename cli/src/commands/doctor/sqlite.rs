@@ -19,7 +19,7 @@ pub(super) async fn check(messages: &Messages) -> Vec<Finding> {
             vec![Finding::error(
                 "database writes",
                 error,
-                "check the rights on the file and its directory, and who holds it open",
+                "check the rights on the file and its directory, and the processes that hold it open",
             )]
         }
     }
@@ -104,7 +104,7 @@ pub(super) async fn nodes(messages: &Messages) -> Finding {
                  `jobwright nodes evict NODE` releases its jobs",
             )
         }
-        Err(error) => Finding::error(CHECK, error, "the error says what to do"),
+        Err(error) => Finding::error(CHECK, error, "follow the advice in the error"),
     }
 }
 

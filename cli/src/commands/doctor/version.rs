@@ -26,7 +26,7 @@ pub(super) async fn check(url: &Secret) -> Finding {
     let place = (uri.host().unwrap_or("localhost").trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(PORT));
     let greeting = tokio::time::timeout(DEADLINE, greet(place)).await;
     let Some(version) = greeting.ok().and_then(Result::ok).as_deref().and_then(version) else {
-        return Finding::warn(CHECK, "it did not say", "it must be RabbitMQ 3.10 or newer");
+        return Finding::warn(CHECK, "the broker did not tell its version", "it must be RabbitMQ 3.10 or newer");
     };
     let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = format!("RabbitMQ {version}");
