@@ -32,7 +32,7 @@ impl FromStr for Address {
     /// Reads `9469`, which is on the loopback interface, or `HOST:9469`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = || {
-            "it is a port, such as 9469, on the loopback interface, or an address, such as 0.0.0.0:9469 for all interfaces"
+            "use a port, such as 9469, for the loopback interface, or an address, such as 0.0.0.0:9469 for all interfaces"
                 .to_owned()
         };
         let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));

@@ -22,10 +22,11 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
             let items = broker.apply(&queues.own, &queues.external).await?;
             show(&items, args.output.output)?;
             let created = items.iter().filter(|item| item.state == TopologyState::Created).count();
-            say(format!("{}: {created} created now, {} altogether", broker.describe(), items.len()));
+            say(format!("{}: {created} created, {} in total", broker.describe(), items.len()));
             verdict(
                 &items,
-                "delete what differs (when it is empty) and apply again; for what is forbidden, use a user who may configure it",
+                "delete a queue or exchange that differs (a queue when it is empty) and apply again; for a forbidden one, use a user who may \
+                 configure it",
             )
         }
         BrokerCommand::Check(args) => {
@@ -35,7 +36,7 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
             show(&items, args.output.output)?;
             verdict(
                 &items,
-                "`jobwright broker apply` declares what is missing; what differs has to be deleted first, when it is empty",
+                "`jobwright broker apply` declares missing queues and exchanges; one that differs has to be deleted first (a queue when it is empty)",
             )
         }
         BrokerCommand::Claim(args) => claim(settings, args).await,
@@ -134,10 +135,5 @@ fn verdict(items: &[TopologyItem], todo: &str) -> Result<(), Failure> {
     if bad.is_empty() {
         return Ok(());
     }
-    Err(Failure::Failed(format!(
-        "{} of {} are not as they should be ({}): {todo}",
-        bad.len(),
-        items.len(),
-        bad.join(", ")
-    )))
+    Err(Failure::Failed(format!("{} of {} are missing or differ ({}): {todo}", bad.len(), items.len(), bad.join(", "))))
 }

@@ -54,7 +54,7 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
                 Ok(DrainState::Empty { later }) => {
                     tracing::info!(
                         jobs = %later,
-                        "left for later: they are not due yet (new ones, or between two attempts)"
+                        "not run: they are not due yet (delayed jobs or retries)"
                     );
                     return Ok(());
                 }
@@ -78,7 +78,7 @@ pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin,
                     blocked = None;
                 }
                 Err(error) if error.is_retryable() => {
-                    tracing::warn!(%error, "could not see whether there is work left; trying again");
+                    tracing::warn!(%error, "could not check whether work is left; trying again");
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -12,7 +12,8 @@ use crate::output::{print, say};
 pub(crate) async fn run(settings: &Settings, args: &GrantsArgs) -> Result<(), Failure> {
     if !matches!(settings.database.backend()?, Backend::Postgres(_)) {
         return Err(Failure::Failed(
-            "only PostgreSQL has roles: who may open the file of an embedded database may do everything".to_owned(),
+            "only PostgreSQL has roles: a user who may open the file of an embedded database may do everything"
+                .to_owned(),
         ));
     }
     let statements = args.purpose.statements(&args.with, &settings.database.schema, &args.role);

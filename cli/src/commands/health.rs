@@ -30,14 +30,14 @@ pub(crate) async fn run(settings: &Settings, args: &HealthArgs) -> Result<(), Fa
     let url = format!("http://{place}/{path}?verbose");
     let answer = tokio::task::spawn_blocking(move || ask(&url, timeout)).await;
     let (status, text) = answer
-        .map_err(|error| Failure::Failed(format!("the question could not be asked: {error}")))?
+        .map_err(|error| Failure::Failed(format!("the request could not be sent: {error}")))?
         .map_err(|error| {
             Failure::Unreachable(format!("no worker answers at {place}: {error}; does it run, with `--listen`?"))
         })?;
     print(text)?;
     match status {
         200 => Ok(()),
-        503 => Err(Failure::Failed(format!("the worker at {place} is not well"))),
+        503 => Err(Failure::Failed(format!("the worker at {place} is not healthy"))),
         other => {
             Err(Failure::Failed(format!("no worker answers at {place}, but something else, with HTTP status {other}")))
         }

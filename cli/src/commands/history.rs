@@ -18,7 +18,7 @@ pub(crate) async fn run(settings: &Settings, args: &HistoryArgs) -> Result<(), F
         Format::Table => print(entries_table(&entries))?,
     }
     if entries.is_empty() && settings.database.history.keep == Keep::Off {
-        say("nothing is remembered of jobs that end: set `[history] keep = \"failed\"` or `\"all\"` for the workers");
+        say("no history is kept: set `[history] keep = \"failed\"` or `\"all\"` for the workers");
     }
     Ok(())
 }

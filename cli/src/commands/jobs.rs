@@ -143,7 +143,7 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     let anything = filter == JobFilter::default();
     if anything && !args.all {
         return Err(Failure::Usage(format!(
-            "`jobs {verb}` without ids or a filter would take all jobs: name some, or say `--all` to mean it"
+            "`jobs {verb}` without ids or a filter would affect all jobs: name some, or confirm that with `--all`"
         )));
     }
     if !anything && args.all {
@@ -213,12 +213,12 @@ async fn watched(
                 if watch.is_stopped() {
                     bar.finish_and_clear();
                     return Err(Failure::Interrupted(format!(
-                        "interrupted: {} {done}, and the present transaction may be committed or not",
+                        "interrupted: {} {done}, and the current transaction may or may not have been committed",
                         counted(watch.done(), "job")
                     )));
                 }
                 watch.stop();
-                bar.suspend(|| say("this ends after the present transaction; Ctrl-C again ends it at once"));
+                bar.suspend(|| say("stopping after the current transaction; Ctrl-C again stops at once"));
             }
             _ = every.tick() => {
                 bar.set_position(watch.done());

@@ -31,7 +31,7 @@ async fn evict(settings: &Settings, args: EvictArgs) -> Result<(), Failure> {
     let node = args.node;
     let missing = || {
         Failure::Failed(format!(
-            "there is no node {node}: it stopped in good order, or was cleared; `jobwright nodes list` shows those there are"
+            "there is no node {node}: it shut down cleanly or was removed; `jobwright nodes list` shows the existing nodes"
         ))
     };
     if args.dry_run {

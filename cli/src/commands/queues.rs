@@ -21,7 +21,7 @@ pub(crate) async fn run(settings: &Settings, command: QueuesCommand) -> Result<(
             pause(args, true).await?;
             // The queue is paused, whatever becomes of the note.
             if let Err(error) = note_unknown(settings, &queue).await {
-                tracing::debug!(%error, "whether the queue is known could not be looked at");
+                tracing::debug!(%error, "could not check whether the queue is known");
             }
             Ok(())
         }
@@ -43,7 +43,7 @@ async fn note_unknown(settings: &Settings, queue: &str) -> Result<(), Failure> {
         node.serves.as_ref().is_none_or(|serves| serves.queues.contains_key(queue) || serves.external.contains(queue))
     };
     if !admin.nodes().await?.iter().any(serves) {
-        say(format!("no job waits in the queue {queue:?} now, and no node works on it: is that its name?"));
+        say(format!("no job waits in the queue {queue:?} now, and no node works on it: is the name right?"));
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ async fn list(settings: &Settings, args: &RejectedListArgs) -> Result<(), Failur
     }
     match args.output.output {
         Format::Json => json(&found),
-        Format::Table if found.is_empty() => line("Nothing was put aside."),
+        Format::Table if found.is_empty() => line("No rejected messages."),
         Format::Table => print(table(
             ["queue", "id", "kind", "bytes", "reason", "error"],
             found.into_iter().map(|message| {
@@ -72,7 +72,7 @@ enum What {
 impl What {
     const fn done(self) -> &'static str {
         match self {
-            Self::PutBack => "put back",
+            Self::PutBack => "resubmitted",
             Self::Remove => "removed",
         }
     }
@@ -82,14 +82,15 @@ async fn operate(settings: &Settings, what: What, queue: RejectedQueue, args: &R
     let anything = args.which.id.is_empty() && args.which.reason.is_none() && args.limit.is_none();
     if anything != args.all {
         return Err(Failure::Usage(
-            "say which: by `--id`, `--reason` or `--limit`; or `--all`, and none of these, to mean all".to_owned(),
+            "choose messages by `--id`, `--reason` or `--limit`, or give `--all` alone to confirm that all are meant"
+                .to_owned(),
         ));
     }
     let names = jobwright::internal::Names::new(settings.broker.prefix.clone());
     if matches!(what, What::PutBack) && queue.source(&names).is_none() {
         return Err(Failure::Usage(
-            "what is in this queue is not needed again: its rows are in the database, and run from there. Look at it with \
-             `broker rejected list --of dead`, then `broker rejected drop --of dead`"
+            "messages in this queue need no resubmission: their rows are in the database, and run from there. Look at them with `broker rejected \
+             list --of dead`, then `broker rejected drop --of dead`"
                 .to_owned(),
         ));
     }
@@ -151,4 +152,5 @@ pub(super) async fn waiting(broker: &Broker) -> jobwright::Result<Vec<(String, u
 }
 
 /// What to do about it.
-pub(super) const TODO: &str = "`jobwright broker rejected list` says why; correct the cause, then `broker rejected resubmit`, or `drop` what nobody needs";
+pub(super) const TODO: &str = "`jobwright broker rejected list` says why; correct the cause, then `broker rejected resubmit`, or `drop` messages \
+                               that are not needed";

@@ -32,7 +32,7 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
             let there = connect_database(settings).await?.admin().rule(name.scope, &name.name).await?;
             if there.is_empty() {
                 return Err(Failure::Failed(format!(
-                    "there is no rule for {} {:?}; `jobwright rules list` shows those there are",
+                    "there is no rule for {} {:?}; `jobwright rules list` shows the existing rules",
                     name.scope, name.name
                 )));
             }
@@ -44,7 +44,7 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
 
 /// The error for a command that sets nothing.
 pub(super) fn nothing_given(flags: &str) -> Failure {
-    Failure::Usage(format!("nothing is to be set: give at least one of {flags}"))
+    Failure::Usage(format!("no setting is given: give at least one of {flags}"))
 }
 
 /// Applies the given values to a rule.

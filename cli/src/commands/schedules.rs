@@ -59,7 +59,7 @@ async fn existing(messages: &MessageServices<AnyStore>, name: &str) -> Result<Sc
 fn missing(messages: &MessageServices<AnyStore>, name: &str) -> Failure {
     let place = messages.admin().describe();
     Failure::Failed(format!(
-        "there is no schedule {name:?} in {place}: `jobwright schedules list` shows those there are"
+        "there is no schedule {name:?} in {place}: `jobwright schedules list` shows the existing schedules"
     ))
 }
 
@@ -145,7 +145,7 @@ async fn put(messages: &MessageServices<AnyStore>, args: PutArgs, longest: usize
     let done = match put.outcome {
         PutOutcome::Created => "was created",
         PutOutcome::Changed => "was changed",
-        PutOutcome::Unchanged => "is like this already",
+        PutOutcome::Unchanged => "is unchanged",
     };
     match args.output.output {
         Format::Json => json(&value!({ "outcome": put.outcome, "schedule": document(&put.schedule) })),

@@ -77,7 +77,7 @@ pub(super) async fn payload(
         Some(content_type) if content_type != "application/json" => Ok(Payload::bytes(content_type, bytes)),
         _ => {
             let hint =
-                "write JSON (a text needs quotes: '\"text\"'), or say what it is with `--content-type text/plain`";
+                "write JSON (a text needs quotes: '\"text\"'), or give its type with `--content-type text/plain`";
             let text = String::from_utf8(bytes)
                 .map_err(|_| Failure::Usage(format!("the payload is not UTF-8, so not JSON: {hint}")))?;
             Payload::json_text(text).map_err(|error| Failure::Usage(format!("{error}; {hint}")))
@@ -94,7 +94,7 @@ fn refuse_input() -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(
-        "stdin has data, and no payload is given: write `-` as the payload to send what is on stdin, `--lines` to send a job for each line of it, or \
+        "stdin has data, and no payload is given: write `-` as the payload to send all of stdin, `--lines` to send a job for each line of it, or \
          `null` to send neither"
             .to_owned(),
     ))

@@ -37,7 +37,7 @@ pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Fail
     let reasons = match admin.why(args.id).await {
         Ok(why) => why.map(|why| why.reasons).unwrap_or_default(),
         Err(error) => {
-            tracing::warn!(%error, "why the job does not run could not be looked at");
+            tracing::warn!(%error, "could not find out why the job does not run");
             Vec::new()
         }
     };

@@ -32,7 +32,7 @@ const LEAVE: Duration = Duration::from_secs(10);
 const AFTER_KILL: Duration = Duration::from_secs(3);
 
 const NO_HANDLERS: &str = "\
-no handlers are configured, so there is nothing this worker could run. Put some into jobwright.toml (or the file of `--config`):
+no handlers are configured, so there is nothing this worker could run. Add some to jobwright.toml (or the file of `--config`):
 
   [handlers.checksum]            # the kind of job, as in `jobwright send checksum …`
   command = [\"sha256sum\"]        # gets the payload on stdin
@@ -174,8 +174,8 @@ fn lanes(settings: &Settings, args: &WorkerArgs) -> Result<Lanes, Failure> {
         match (configured(&name).and_then(|queue| queue.external.clone()), number) {
             (Some(_), Some(_)) => {
                 return Err(Failure::Usage(format!(
-                    "the jobs of queue {name:?} are for external workers (`external = true`), who decide themselves how many \
-                     they run: write `--queue {name}`, without a number"
+                    "the jobs of queue {name:?} are for external workers (`external = true`), which decide themselves how many they run: write \
+                     `--queue {name}`, without a number"
                 )));
             }
             (Some(queue), None) => lanes.external.push(queue),

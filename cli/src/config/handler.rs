@@ -56,7 +56,7 @@ impl Draft {
         match (key, value) {
             ("command", Value::Words(words)) => self.command = Some(words),
             ("url", Value::Text(url)) => self.url = Some(Secret::new(url)),
-            ("timeout", Value::Duration(Duration::ZERO)) => return Err("no handler finishes in no time".to_owned()),
+            ("timeout", Value::Duration(Duration::ZERO)) => return Err("it must be longer than 0s".to_owned()),
             ("timeout", Value::Duration(timeout)) => self.timeout = Some(timeout),
             ("concurrency", Value::Number(0)) => return Err("it must be 1 or more".to_owned()),
             ("concurrency", Value::Number(n)) => self.concurrency = Some(n),
@@ -66,7 +66,7 @@ impl Draft {
             ("stop_grace", Value::Duration(grace)) if grace > STOP_GRACE_MOST => return Err("use 0s to 1h".to_owned()),
             ("stop_grace", Value::Duration(grace)) => self.stop_grace = Some(grace),
             ("later", Value::Duration(later)) => self.later = Some(later),
-            _ => return Err("this program does not know what to do with it".to_owned()),
+            _ => return Err("unknown key".to_owned()),
         }
         Ok(())
     }
@@ -93,7 +93,8 @@ impl Draft {
         if matches!(action, Action::Url(_)) {
             if self.pass_urls {
                 return Err(
-                    "has `pass_urls`, which is for programs: remove it, a URL is told nothing of the kind".to_owned()
+                    "has `pass_urls`, which is for programs: remove it, because the server at a URL never gets them"
+                        .to_owned(),
                 );
             }
             for (key, there) in [("stop_grace", self.stop_grace.is_some()), ("later", self.later.is_some())] {

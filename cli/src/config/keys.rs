@@ -239,7 +239,7 @@ fn span(text: &str) -> Result<Value, String> {
 
 fn retry(text: &str) -> Result<Value, String> {
     text.parse().map(Value::Retry).map_err(|error: jobwright::Error| {
-        shown(text, error.to_string(), "it is no policy of delays (write `fixed(30s)` or `PT1M,PT5M`)")
+        shown(text, error.to_string(), "it is not a retry policy (write `fixed(30s)` or `PT1M,PT5M`)")
     })
 }
 

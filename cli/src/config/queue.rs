@@ -29,7 +29,7 @@ impl Queue {
             ("external", Value::Flag(on)) => self.is_external = on,
             ("lease", Value::Duration(lease)) => self.lease = Some(lease),
             ("depth", Value::Number(n)) => self.depth = Some(depth(n)?),
-            _ => return Err("this program does not know what to do with it".to_owned()),
+            _ => return Err("unknown key".to_owned()),
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Draft {
             ("plain_queues", Value::Words(names)) => self.plain_queues = Some(names),
             ("plain_errors", Value::Flag(on)) => self.plain_errors = on,
             ("only_sealed", Value::Flag(on)) => self.only_sealed = on,
-            _ => return Err("this program does not know what to do with it".to_owned()),
+            _ => return Err("unknown key".to_owned()),
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl KeyDraft {
         match (key, value) {
             ("secret", Value::Text(secret)) => self.secret = Some(Secret::new(secret)),
             ("file", Value::Text(path)) => self.file = Some(path.into()),
-            _ => return Err("this program does not know what to do with it".to_owned()),
+            _ => return Err("unknown key".to_owned()),
         }
         Ok(())
     }

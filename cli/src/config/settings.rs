@@ -170,7 +170,7 @@ impl Settings {
             ("history", "results", Value::Duration(retention)) => database.history.results = retention,
             ("history", "audit", Value::Span(kept)) => database.history.audit = kept,
             ("history", "dead_letters", Value::Span(kept)) => database.history.dead_letters = kept,
-            _ => return Err("this program does not know what to do with it".to_owned()),
+            _ => return Err("unknown key".to_owned()),
         }
         Ok(())
     }

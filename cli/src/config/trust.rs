@@ -46,7 +46,7 @@ fn fault(path: &Path, opened: &Metadata) -> Option<String> {
     [named, real.as_deref().and_then(Path::parent)].into_iter().find_map(|directory| {
         match directory.map(std::fs::metadata) {
             Some(Ok(directory)) => unsafe_directory(&directory, opened),
-            _ => Some("its directory can't be looked at".to_owned()),
+            _ => Some("its directory can't be checked".to_owned()),
         }
     })
 }

@@ -46,9 +46,9 @@ async fn place(stage: &Stage, orders: u64) -> Result<(), Failure> {
 fn paid_for(stage: &Stage) -> Result<&'static str, Failure> {
     Ok(match stage.config.database.backend()? {
         Backend::Sqlite(_) => {
-            "each invoice is a synced commit of its own on the embedded database, which has one writer"
+            "each invoice is a separate, synced commit on the embedded database, which has one writer"
         }
-        _ => "each invoice is a commit of its own",
+        _ => "each invoice is a separate commit",
     })
 }
 

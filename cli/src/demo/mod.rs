@@ -34,7 +34,7 @@ pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: 
     let place = stage.messages.admin().describe();
     let closed = stage.close([orders::QUEUE, flood::QUEUE, takeover::QUEUE]).await;
     if closed.is_err() {
-        say(format!("the demo could not remove what it made on {place}"));
+        say(format!("the demo could not clean up {place}"));
     }
     ended.and(closed)?;
     let what = if with_broker { "its database and its queues" } else { "its database" };
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: 
 }
 
 async fn tour(stage: &Stage, jobs: u64) -> Result<(), Failure> {
-    line(format!("A database of its own: {}", stage.messages.admin().describe()))?;
+    line(format!("A separate database: {}", stage.messages.admin().describe()))?;
     if let Some(broker) = stage.messages.broker() {
         line(format!("A broker: {}, queues {}.*", broker.describe(), stage.config.broker.prefix))?;
     }

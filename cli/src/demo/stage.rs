@@ -58,7 +58,7 @@ impl Stage {
                 let config = config(&url, &name, broker);
                 if matches!(config.database.backend()?, Backend::Sqlite(_)) {
                     return Err(Failure::Usage(
-                        "the demo makes an embedded database of its own: leave `--database-url` out, or name a PostgreSQL server"
+                        "the demo makes a separate embedded database: leave `--database-url` out, or name a PostgreSQL server"
                             .to_owned(),
                     ));
                 }

@@ -133,7 +133,10 @@ impl Program {
                 }
             };
             if talking && tokio::time::timeout(LINGER, &mut talk).await.is_err() {
-                tracing::debug!(program = self.name(), "something it started still held its output, and is killed");
+                tracing::debug!(
+                    program = self.name(),
+                    "a process that it started still held its output, and is killed"
+                );
             }
             status
         };

@@ -62,7 +62,7 @@ pub(super) async fn start(command: Command) -> io::Result<Child> {
         std::thread::Builder::new().name("jobwright-start".to_owned()).spawn(serve)?;
         Ok(orders)
     });
-    let gone = || io::Error::other("the thread that starts programs is not there");
+    let gone = || io::Error::other("the thread that starts programs has ended");
     let (answer, answered) = oneshot::channel();
     let order = Order { command, runtime: Handle::current(), answer };
     starter

@@ -41,7 +41,7 @@ fn reply(cx: &mut JobContext<'_, (), AnyStore>, answer: Payload) -> Ended {
     match sent {
         Ok(_) => Ok(Outcome::Done),
         // A retry would end the same way.
-        Err(error) => Err(JobError::fatal(format!("its result can't be sent to who asked for it: {error}"))),
+        Err(error) => Err(JobError::fatal(format!("its result can't be sent to the requester: {error}"))),
     }
 }
 

@@ -129,9 +129,9 @@ fn the_queues_are_set_up_and_checked() {
     let planned: Vec<Value> = serde_json::from_str(&show.stdout).unwrap();
     assert!(planned.iter().all(|item| item["state"] == "planned"), "{show:?}");
     sandbox.run(&["broker", "check"]).code(1).says("broker apply");
-    let apply = sandbox.run(&["broker", "apply", "--queue", "mail"]).success().says("created now");
+    let apply = sandbox.run(&["broker", "apply", "--queue", "mail"]).success().says(" created, ");
     assert!(apply.stdout.contains(&rabbit.name("q.mail")), "{apply:?}");
-    sandbox.run(&["broker", "apply", "--queue", "mail"]).success().says(": 0 created now");
+    sandbox.run(&["broker", "apply", "--queue", "mail"]).success().says(": 0 created, ");
     sandbox.run(&["broker", "check", "--queue", "mail"]).success();
 
     let different = |args: &[&str]| {

@@ -80,11 +80,11 @@ fn lines_that_were_there_already_are_not_counted(sandbox: &Sandbox) {
 
 fn settings_that_set_nothing_are_refused(sandbox: &Sandbox) {
     sandbox.run(&["migrate"]).success();
-    sandbox.run(&["queues", "limit", "mail"]).code(2).says("nothing is to be set").says("--running");
-    sandbox.run(&["rules", "put", "kind", "k"]).code(2).says("nothing is to be set");
+    sandbox.run(&["queues", "limit", "mail"]).code(2).says("no setting is given").says("--running");
+    sandbox.run(&["rules", "put", "kind", "k"]).code(2).says("no setting is given");
     sandbox.run(&["rules", "delete", "kind", "k"]).code(1).says("there is no rule for kind \"k\"");
     sandbox.run(&["queues", "resume", "mail"]).success().prints("there is no rule, as before");
-    sandbox.run(&["queues", "pause", "mail"]).success().prints("queue mail: paused").says("is that its name?");
+    sandbox.run(&["queues", "pause", "mail"]).success().prints("queue mail: paused").says("is the name right?");
     sandbox.run(&["rules", "delete", "queue", "mail"]).success().prints("no rule any more");
     sandbox.send(&["k", "--queue", "post"]);
     let known: Done = sandbox.run(&["queues", "pause", "post"]).success();
@@ -187,10 +187,10 @@ fn an_interrupted_operation_ends_between_two_transactions() {
         until("it to wait for the lock", || lock.waiting(&format!("a.query like '%{schema}%'")) > 0);
         let mut said = BufReader::new(operation.stderr.take().unwrap()).lines().map(Result::unwrap);
         interrupt(operation.id());
-        assert!(said.any(|line| line.contains("Ctrl-C again ends it at once")));
+        assert!(said.any(|line| line.contains("Ctrl-C again stops at once")));
         if twice {
             interrupt(operation.id());
-            assert!(said.any(|line| line.contains("may be committed or not")));
+            assert!(said.any(|line| line.contains("may or may not have been committed")));
             assert_eq!(operation.wait().unwrap().code(), Some(130));
             assert_eq!(count("suspended"), before, "it was given up in the middle");
         }

@@ -130,9 +130,9 @@ fn probes_follow_the_life_of_a_worker(sandbox: &Sandbox) {
     until("the job to begin", || sandbox.file("began").exists());
     worker.signal("TERM");
     until("it to stop", || get(port, "/readyz", "*/*").status == 503);
-    assert!(get(port, "/readyz", "*/*").text.contains("[-]executor failed: it stops"));
+    assert!(get(port, "/readyz", "*/*").text.contains("[-]executor failed: it is stopping"));
     assert_eq!(get(port, "/livez", "*/*").status, 200, "its job still runs");
-    sandbox.run(&["health", &at]).code(1).prints("it stops").says("is not well");
+    sandbox.run(&["health", &at]).code(1).prints("it is stopping").says("is not healthy");
     std::fs::write(sandbox.file("go"), "").unwrap();
     assert_eq!(worker.ended(), Some(0));
     sandbox.run(&["health", &at]).code(3).says("no worker answers at 127.0.0.1:");

@@ -108,7 +108,7 @@ impl Night {
             self.server.run(sql);
         }
         let told = self.said()[before..].to_owned();
-        if told.contains("waits until it is back") {
+        if told.contains("wait until it is back") {
             until("its end to be told", || self.said()[before..].contains("is back"));
         }
         self.work();
@@ -288,7 +288,9 @@ fn jobs_and_submissions_while_the_database_refuses_everybody() {
         night.server.sandbox.rabbit().submit(ids.iter().map(submission).collect::<Vec<_>>());
         let tried = |what: &str| night.said()[before..].contains(what);
         until("the outcomes to be tried", || tried("refuses outcomes") || tried("outcomes could not be recorded"));
-        until("the submissions to be tried", || tried("comes from the broker") || tried("came from the broker"));
+        until("the submissions to be tried", || {
+            tried("all messages from the broker") || tried("not accept messages from the broker")
+        });
         night.server.run(remedy);
         night.sent.extend(ids);
         night.work();

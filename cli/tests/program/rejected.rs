@@ -27,7 +27,7 @@ fn refused(sandbox: &Sandbox, id: &str, reason: &str, more: &[(&str, &str)]) {
 fn rejected_messages_are_listed_and_stay() {
     let Some(sandbox) = Sandbox::sqlite().with_rabbit() else { return };
     sandbox.run(&["broker", "apply"]).success();
-    assert!(sandbox.run(&["broker", "rejected", "list"]).success().stdout.contains("Nothing was put aside"));
+    assert!(sandbox.run(&["broker", "rejected", "list"]).success().stdout.contains("No rejected messages"));
     for id in ["a", "b", "c"] {
         refused(&sandbox, id, if id == "b" { "bad-json" } else { "not-stored" }, &[]);
     }
@@ -59,7 +59,7 @@ fn resubmitted_messages_become_jobs_and_dropped_ones_are_gone() {
     rejected(&["resubmit", "--all", "--limit", "1"]).code(2).says("--all");
     rejected(&["resubmit", "--of", "dead", "--all"]).code(2).says("the database");
     let dry = rejected(&["resubmit", "--reason", "not-stored", "--dry-run"]).success();
-    assert!(dry.stdout.starts_with("2 of ") && dry.stdout.contains("would be put back"), "{dry:?}");
+    assert!(dry.stdout.starts_with("2 of ") && dry.stdout.contains("would be resubmitted"), "{dry:?}");
     assert_eq!(list(&sandbox, &[]).len(), 3);
 
     let done = rejected(&["resubmit", "--reason", "not-stored", "--output", "json"]).success();

@@ -42,7 +42,7 @@ fn a_schedule_is_put_listed_and_deleted(sandbox: &Sandbox) {
         done.stdout
     };
     assert!(put("0 6 * * MON-FRI").starts_with("daily report was created; next at 20"));
-    assert!(put("0 6 * * MON-FRI").starts_with("daily report is like this already; next at 20"));
+    assert!(put("0 6 * * MON-FRI").starts_with("daily report is unchanged; next at 20"));
     assert!(put("30 6 * * MON-FRI").starts_with("daily report was changed; next at 20"));
     let listed = schedules(sandbox);
     assert_eq!(listed.len(), 1);
