@@ -53,7 +53,7 @@ pub struct Admin {
     dry_run: bool,
 }
 
-/// Who stands in the audit log when nobody is named.
+/// The operator recorded in the audit log when none is given.
 const UNNAMED: &str = "(unnamed)";
 
 impl std::fmt::Debug for Admin {

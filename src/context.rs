@@ -275,8 +275,8 @@ impl<S: Store> Drop for Context<S> {
         })) else {
             return;
         };
-        let text = "a context was dropped before its `commit`: its jobs are not sent, and its transaction is rolled back; after an error that is as it \
-                    should be, and `rollback` says that it is meant";
+        let text = "a context was dropped before its `commit`: its jobs are not sent, and its transaction is rolled back; after an error this is \
+                    right; otherwise call `rollback` to end a context on purpose";
         let mut told = self.shared.told_of_dropped.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() < MOST_TOLD && told.insert(kind.clone()) {
             tracing::warn!(jobs, %kind, "{text}");

@@ -206,9 +206,7 @@ impl Error {
 
     /// A dry run was asked to do something that can't be counted.
     pub(crate) fn no_dry_run(what: &str) -> Self {
-        Self::invalid(format!(
-            "a dry run can't {what}: only what is done to jobs, and a backfill, can be counted first"
-        ))
+        Self::invalid(format!("a dry run can't {what}: only operations on jobs, and a backfill, can be counted first"))
     }
 
     pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {

@@ -91,7 +91,7 @@ async fn read(admin: &Admin) -> Option<Stored> {
     };
     let (counts, (held, vacuum, overdue)) = tokio::join!(counts, more);
     let (queues, nodes, rules, named, kinds) = counts?;
-    let held = told("the reasons that hold jobs up", held).unwrap_or_default();
+    let held = told("the reasons why jobs wait", held).unwrap_or_default();
     let vacuum = told("the dead rows", vacuum).flatten();
     let overdue = told("the overdue work", overdue);
     let mut kinds = told("the kinds of waiting jobs", kinds).map(Kinds::new);

@@ -166,7 +166,7 @@ impl<'a> Options<'a> {
                 "verify" => match value.as_str() {
                     "verify_peer" => options.verified = true,
                     "verify_none" => options.verified = false,
-                    _ => return refuse("use `verify_peer`, or `verify_none` to believe whoever answers"),
+                    _ => return refuse("use `verify_peer`, or `verify_none` to trust any server"),
                 },
                 "server_name_indication" => options.server_name = Some(value),
                 "channel_max" => options.channel_max = Some(u16::try_from(number()?).unwrap_or(u16::MAX)),

@@ -20,7 +20,7 @@ impl Broker {
     #[doc(hidden)]
     pub async fn ownership(&self, id: &str) -> Result<Ownership> {
         let looked = async { look(&self.hub, &*self.hub.session(Side::Consume)?, id).await };
-        looked.await.map_err(|failure| failure.into_error("look to which installation the queues belong"))
+        looked.await.map_err(|failure| failure.into_error("find out to which installation the queues belong"))
     }
 
     /// Marks the queues of the prefix as those of the installation `id`, with `take_over` also if they are marked as those of another one.
@@ -89,7 +89,7 @@ impl Broker {
                 Err(failure.into_error(USE))
             }
             Err(failure) => {
-                tracing::debug!("not known yet to which installation the queues belong: {}", failure.text());
+                tracing::debug!("it is not known yet to which installation the queues belong: {}", failure.text());
                 // The next connection asks again before anything arrives on it.
                 session.close().await;
                 Ok(())

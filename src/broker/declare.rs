@@ -71,13 +71,12 @@ fn explain(part: &Declaration, failure: Failure) -> Error {
     let (why, todo) = match failure {
         Failure::Differs(why) => (
             why,
-            "it exists with other settings: delete it when it is empty, or set broker.depth and \
-             broker.queue_type to what it has",
+            "it exists with other settings: delete it when it is empty, or set broker.depth and broker.queue_type to its settings",
         ),
         Failure::Forbidden(why) => (
             why,
-            "give the user the right to configure, write and read names that begin with the \
-             prefix, or run `jobwright broker apply` as one who has it and set broker.declare to false",
+            "give the user the right to configure, write and read names that begin with the prefix, or run `jobwright broker apply` as a user who \
+             has it and set broker.declare to false",
         ),
         other => return other.into_error(&tried),
     };

@@ -60,7 +60,7 @@ impl<'b> DedicatedConnection<'b> {
         // Logged once: where the broker limits connections, every later attempt may fail too.
         if hub.mode_tracker.is_up() && !hub.no_more_connections.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "broker {} is up, but takes no other connection ({refused}): messages that need one of their own ({}) wait until it does",
+                "broker {} is up, but refuses another connection ({refused}): messages that need a separate one ({}) wait until it accepts one",
                 hub.addresses,
                 self.purpose
             );

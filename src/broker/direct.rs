@@ -54,7 +54,7 @@ impl Directly<'_> {
         }
         match outcome {
             Ok(()) => Direct::Delivered,
-            Err(Undelivered::Before(Failure::Missing(_))) => Direct::Lost("who waited for it is gone".to_owned()),
+            Err(Undelivered::Before(Failure::Missing(_))) => Direct::Lost("its requester is gone".to_owned()),
             Err(Undelivered::Before(failure @ (Failure::Lost(_) | Failure::Timeout(_)))) => {
                 tracing::debug!("a direct reply was not sent: {}", failure.text());
                 self.give_up()

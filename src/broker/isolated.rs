@@ -92,7 +92,7 @@ impl Isolated<'_> {
                 })
             }
             Err(failure) => {
-                tracing::debug!("a message that was published alone has no answer: {}", failure.text());
+                tracing::debug!("a message that was published alone got no confirm: {}", failure.text());
                 if self.is_refusal(&failure).await {
                     Alone::Refused(failure.text())
                 } else {

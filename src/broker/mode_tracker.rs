@@ -129,9 +129,7 @@ impl ModeTracker {
             }
             LoggedMode::Blocked => {
                 if news {
-                    tracing::warn!(
-                        "broker {address} takes no messages ({why}): work goes on by the table until it does"
-                    );
+                    tracing::warn!("broker {address} takes no messages ({why}): jobs run from the table until it does");
                 }
                 BrokerMode::Blocked(why)
             }
@@ -139,7 +137,7 @@ impl ModeTracker {
                 if news && why == CLOSED {
                     tracing::debug!("the connections to broker {address} are closed");
                 } else if news {
-                    tracing::warn!("broker {address} is down ({why}): work goes on by the table until it is back");
+                    tracing::warn!("broker {address} is down ({why}): jobs run from the table until it is back");
                 }
                 let since = match &*self.mode.borrow() {
                     BrokerMode::Down { since, .. } => *since,

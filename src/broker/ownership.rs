@@ -90,7 +90,7 @@ pub(super) async fn others_name(hub: &Hub, session: &Session, found: Option<&str
     match told(&why, &hub.names.owned_by(""), "-").as_deref().filter(is_whole) {
         Some(digits) => Ok(Some(hub.names.owned_by(digits))),
         None => Err(Failure::Refused(format!(
-            "the names at this broker are so long that it does not tell whose the mark is ({why}): stop the executors of the other \
+            "the names at this broker are so long that its answer does not show the owner of the mark ({why}): stop the executors of the other \
              installation, delete the exchanges {} and {}* by hand, and try again",
             hub.names.owner(),
             hub.names.owned_by("")

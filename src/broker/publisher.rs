@@ -348,7 +348,7 @@ impl Publisher {
     /// Gives up the channel. Its unanswered messages are unknown, and so are those that were confirmed but may have been returned.
     fn broken(&mut self, why: &str) {
         let lost = self.sent.len() + self.confirmed.len() + self.fenced.len();
-        tracing::debug!("the channel for publishing is given up: {why}; {lost} messages are not answered for");
+        tracing::debug!("the channel for publishing is closed: {why}; {lost} messages are in doubt");
         let lost_with_connection = self.channel.take().is_some_and(|(number, _)| {
             self.hub.line(Side::Publish).borrow().as_ref().is_none_or(|session| session.number != number)
         });

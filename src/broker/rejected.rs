@@ -100,7 +100,7 @@ impl Broker {
     pub async fn rejected(&self, queue: RejectedQueue) -> Result<Option<RejectedMessages<'_>>> {
         let Some(depth) = self.depth(&queue.name(self.names())).await? else { return Ok(None) };
         let channel = async { self.hub.session(Side::Consume)?.channel().await };
-        let channel = channel.await.map_err(|failure| failure.into_error("look at what was put aside"))?;
+        let channel = channel.await.map_err(|failure| failure.into_error("look at rejected messages"))?;
         Ok(Some(RejectedMessages { broker: self, queue, channel, left: depth.messages }))
     }
 }
@@ -132,7 +132,10 @@ impl RejectedMessages<'_> {
     /// When this queue's messages can't be put back, or the broker does not answer.
     pub async fn put_back(&mut self, messages: Vec<RejectedMessage>) -> Result<usize> {
         let Some(source) = self.queue.source(self.broker.names()) else {
-            return Err(Error::new(ErrorKind::Config, "what is in this queue is in the database, and runs from there"));
+            return Err(Error::new(
+                ErrorKind::Config,
+                "the jobs of this queue's messages are in the database, and run from there",
+            ));
         };
         let (tags, out): (Vec<_>, Vec<_>) = messages
             .into_iter()
@@ -163,7 +166,7 @@ impl RejectedMessages<'_> {
             let ack = self.channel.basic_ack(*tag, BasicAckOptions::default());
             within(self.broker.hub.rpc(), ack)
                 .await
-                .map_err(|failure| failure.into_error("remove what was put aside"))?;
+                .map_err(|failure| failure.into_error("remove rejected messages"))?;
         }
         Ok(tags.len())
     }
@@ -175,7 +178,7 @@ impl RejectedMessages<'_> {
     pub async fn close(self) -> Result<()> {
         within(CLOSING, self.channel.close(200, "OK".into()))
             .await
-            .map_err(|failure: Failure| failure.into_error("end the look at what was put aside"))
+            .map_err(|failure: Failure| failure.into_error("end the look at rejected messages"))
     }
 }
 
@@ -212,10 +215,11 @@ fn text_of(table: Option<&FieldTable>, name: &str) -> Option<String> {
 /// Explains the broker's word in a sentence.
 fn explain(word: &str) -> String {
     match word {
-        "delivery_limit" => "the broker delivered it as often as its limit allows, and each time what took it died, or lost its connection, before it \
-                             was done with it"
-            .to_owned(),
-        "expired" => "its time to live was over before anybody took it".to_owned(),
+        "delivery_limit" => {
+            "it reached the delivery limit: each time, its consumer died or lost the connection before it had finished"
+                .to_owned()
+        }
+        "expired" => "its time to live ended before a consumer took it".to_owned(),
         "maxlen" => "its queue was full".to_owned(),
         "rejected" => "a consumer rejected it".to_owned(),
         other => format!("the broker moved it here: {other}"),

@@ -63,9 +63,7 @@ impl Refusal {
     pub(crate) fn conflict(id: JobId) -> Self {
         Self::new(
             "conflict",
-            format!(
-                "another message with other content was taken in as job {id} before; give each job an id of its own"
-            ),
+            format!("another message with other content was taken in as job {id} before; give each job a separate id"),
         )
     }
 }

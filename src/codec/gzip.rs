@@ -73,7 +73,7 @@ impl Codec for Gzip {
             );
         }
         Ok(if before == "application/json" {
-            Payload::json_text(String::from_utf8(body).map_err(|_| "it says that it is JSON, and is no text")?)?
+            Payload::json_text(String::from_utf8(body).map_err(|_| "it is labelled as JSON, but is not UTF-8")?)?
         } else {
             Payload::bytes(before, body)
         })

@@ -130,14 +130,14 @@ impl Codec for Seal {
     fn decode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
         if content.content_type() != SEALED {
             if self.only_sealed && label.part == ContentKind::Payload && !self.stays_plain(label) {
-                return Err("it is not sealed, and only sealed ones are taken".into());
+                return Err("it is not sealed, and only sealed content is accepted".into());
             }
             return Ok(content);
         }
-        let sealed = Sealed::parse(content.as_str().ok_or("it is not a JWE: it is no text")?)?;
+        let sealed = Sealed::parse(content.as_str().ok_or("it is not a JWE: it is not text")?)?;
         let header = &sealed.header;
         if (header.alg.as_str(), header.enc.as_str()) != (ALG, ENC) || header.crit.is_some() {
-            return Err(format!("it is sealed in another way than with {ALG} and {ENC}").into());
+            return Err(format!("it is not sealed with {ALG} and {ENC}").into());
         }
         if header.kind != label.kind || header.typ != typ(label.part) {
             return Err("it was sealed for a job of another kind, or for another part of one".into());
@@ -150,10 +150,10 @@ impl Codec for Seal {
         let body = match header.zip.as_deref() {
             None => body,
             Some(DEFLATE) => inflated(&body, label.largest)?,
-            Some(_) => return Err("it is compressed in another way than DEF".into()),
+            Some(_) => return Err("it is not compressed with DEF".into()),
         };
         Ok(if header.cty == "application/json" {
-            let text = String::from_utf8(body).map_err(|_| "it says that it is JSON, and is no text")?;
+            let text = String::from_utf8(body).map_err(|_| "it is labelled as JSON, but is not UTF-8")?;
             Payload::json_text(text)?
         } else {
             Payload::bytes(header.cty, body)

@@ -31,7 +31,7 @@ pub(crate) type Unreadable = &'static str;
 const ENCODE: Unreadable =
     "an `@`, `/`, `?` or `#` in user, password or parameters must be percent-encoded (`%40`, `%2F`, `%3F`, `%23`)";
 const HOST: Unreadable = "its host can't be read (is a special character of the password not percent-encoded?)";
-const PORT: Unreadable = "its port is no number (is a special character of the password not percent-encoded?)";
+const PORT: Unreadable = "its port is not a number (is a special character of the password not percent-encoded?)";
 const PERCENT: Unreadable =
     "a `%` is not followed by two hexadecimal digits of UTF-8 (write `%25` for the character itself)";
 const WORDS: Unreadable = "it is neither a URL nor a list of `key=value`";
@@ -122,7 +122,7 @@ impl ServerUrl {
         if let Some(ports) = ports {
             let ports: Vec<&str> = ports.split(',').collect();
             if ports.len() > 1 && ports.len() != self.hosts.len() {
-                return Err("it has not as many ports as hosts");
+                return Err("it needs one port, or as many ports as hosts");
             }
             for (n, host) in self.hosts.iter_mut().enumerate() {
                 host.port = port(ports.get(n).or(ports.first()).copied().unwrap_or_default())?;

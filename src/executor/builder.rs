@@ -391,10 +391,10 @@ impl<S: Store> ExecutorBuilder<S> {
 fn check_idle(runs_nothing: bool, idle: bool) -> Result<()> {
     match (runs_nothing, idle) {
         (true, false) => Err(Error::config(
-            "the executor has no handler, so it would run nothing: register what it is to run (`command`, `handle`), \
-             or say `without_handlers()` if it is there for maintenance and the broker only",
+            "the executor has no handler, so it would run nothing: register handlers (`command`, `handle`), or call `without_handlers()` if it is \
+             only for maintenance and the broker",
         )),
-        (false, true) => Err(Error::config("`without_handlers()` is said of an executor that has something to run")),
+        (false, true) => Err(Error::config("`without_handlers()` was called on an executor that has something to run")),
         _ => Ok(()),
     }
 }

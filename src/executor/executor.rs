@@ -108,9 +108,9 @@ impl<S: Store> CommandExecutor<S> {
         *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
         self.stop.cancel();
         if let Some(supervisor) = self.supervisor.take() {
-            supervisor.await.map_err(|e| {
-                Error::new(ErrorKind::Database, "the executor did not end in good order").with_source(e)
-            })??;
+            supervisor
+                .await
+                .map_err(|e| Error::new(ErrorKind::Database, "the executor did not end cleanly").with_source(e))??;
         }
         Ok(self.stats())
     }

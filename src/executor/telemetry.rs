@@ -94,11 +94,11 @@ impl Telemetry {
         let (state, text) = if state.is_gone {
             (HealthState::Failed, "it has ended: its log says why; start the process again")
         } else if self.stop.is_cancelled() {
-            (HealthState::Failed, "it stops: no more jobs are claimed")
+            (HealthState::Failed, "it is stopping: no more jobs are claimed")
         } else if state.is_started {
             (HealthState::Ok, "it runs")
         } else {
-            (HealthState::Failed, "it starts: its lease was not renewed yet")
+            (HealthState::Failed, "it is starting: its lease has not been renewed yet")
         };
         HealthCheck::new("executor", state, text)
     }
@@ -130,7 +130,7 @@ impl Telemetry {
         Some(HealthCheck::new("tasks", HealthState::Degraded, tasks.join("; ")))
     }
 
-    /// Without the broker jobs run by the table, but for those of external workers.
+    /// Without the broker jobs run from the table, but for those of external workers.
     fn broker(&self, mode: &BrokerMode, now: Instant) -> HealthCheck {
         let problem = match mode {
             BrokerMode::Up(_) => return HealthCheck::new("broker", HealthState::Ok, "connected"),
@@ -142,8 +142,8 @@ impl Telemetry {
         };
         let (state, rest) = match (self.settings.queues.is_empty(), self.settings.external.is_empty()) {
             (true, false) => (HealthState::Failed, "nothing goes to external workers"),
-            (false, false) => (HealthState::Degraded, "jobs run by the table, and nothing goes to external workers"),
-            (_, true) => (HealthState::Degraded, "jobs run by the table"),
+            (false, false) => (HealthState::Degraded, "jobs run from the table, and nothing goes to external workers"),
+            (_, true) => (HealthState::Degraded, "jobs run from the table"),
         };
         HealthCheck::new("broker", state, format!("{problem}; {rest}"))
     }
@@ -159,7 +159,7 @@ struct Bounds {
 /// Judges the lease. One failed renewal says that the database does not answer, long before the lease is lost.
 fn lease(state: &State, now: Instant) -> HealthCheck {
     let Some(session) = &state.session else {
-        return HealthCheck::new("lease", HealthState::Failed, "none at the moment: it registers as soon as it can");
+        return HealthCheck::new("lease", HealthState::Failed, "none now: the node registers as soon as it can");
     };
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
     let (renewed, left) =
@@ -181,7 +181,7 @@ fn dispatch(queue: &Queue, bounds: Bounds, now: Instant) -> HealthCheck {
         (DispatchPhase::WaitsForTurn, _) => None,
         (_, Some((since, why))) => {
             let for_long = now.saturating_duration_since(since).as_secs_f64();
-            Some(format!("its jobs can't be claimed for {for_long:.1} s: {why}"))
+            Some(format!("claims of its jobs have failed for {for_long:.1} s: {why}"))
         }
         (DispatchPhase::Claims, None) if ago > bounds.claim && alone::is_open() => {
             Some(format!("a claim has not ended for {:.1} s", ago.as_secs_f64()))
@@ -240,7 +240,11 @@ mod tests {
     fn a_claim_that_failed_counts_until_one_succeeds_or_nothing_is_to_be_claimed() {
         let queue = Queue::new("q".to_owned(), 4);
         queue.claimed(Some(&Error::new(ErrorKind::Unreachable, "the server is away")));
-        assert!(failed(&queue, 3).unwrap().contains("can't be claimed for 3.0 s: "), "{:?}", failed(&queue, 3));
+        assert!(
+            failed(&queue, 3).unwrap().contains("claims of its jobs have failed for 3.0 s: "),
+            "{:?}",
+            failed(&queue, 3)
+        );
         queue.enter(DispatchPhase::WaitsForTurn);
         assert_eq!(failed(&queue, 3), None, "its slots run jobs that came in another way");
         queue.enter(DispatchPhase::Claims);

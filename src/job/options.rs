@@ -76,7 +76,7 @@ impl JobOptions {
             || format!("the options of a job ({text}) can't be read: correct the column `options`, or delete the job");
         // Serde would read an array by the order of its values, which no statement does.
         if !text.trim_start().starts_with('{') {
-            return Err(Error::new(ErrorKind::Schema, format!("{}: they are no JSON object", refused())));
+            return Err(Error::new(ErrorKind::Schema, format!("{}: they are not a JSON object", refused())));
         }
         serde_json::from_str(text).map_err(|error| Error::new(ErrorKind::Schema, refused()).with_source(error))
     }

@@ -43,7 +43,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, Error> {
                 Self::ALL.iter().copied().find(|one| one.as_str() == text).ok_or_else(|| {
                     let all: Vec<_> = Self::ALL.iter().map(|one| one.as_str()).collect();
-                    Error::invalid(format!("{text:?} is no {}; use one of {}", $what, all.join(", ")))
+                    Error::invalid(format!("{text:?} is not a valid {}; use one of {}", $what, all.join(", ")))
                 })
             }
         }
@@ -148,7 +148,7 @@ impl NewSchedule {
         check_name("schedule's name", &name)?;
         if let Some(times) = times.filter(|times| i64::try_from(*times).is_err()) {
             return Err(Error::invalid(format!(
-                "the schedule {name:?} is to send {times} jobs: use at most {}, or set no number for as long as it is there",
+                "the schedule {name:?} is to send {times} jobs: use at most {}, or set no number for an unlimited one",
                 i64::MAX
             )));
         }

@@ -48,7 +48,7 @@ impl Limits {
             }
             if value.len() > HEADER_VALUE_MAX {
                 return Err(Error::invalid(format!(
-                    "the value of header {name:?} has {} bytes; {HEADER_VALUE_MAX} is the most, put it into the payload",
+                    "the value of header {name:?} has {} bytes; {HEADER_VALUE_MAX} is the most, move it into the payload",
                     value.len()
                 )));
             }

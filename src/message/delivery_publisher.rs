@@ -295,7 +295,7 @@ impl DeliveryPublisher {
             Ok(None)
         };
         let found = found.unwrap_or_else(|error| {
-            tracing::debug!(%error, queue, "a queue of the broker could not be looked at; its jobs go by the table");
+            tracing::debug!(%error, queue, "a queue of the broker could not be checked; its jobs run from the table");
             None
         });
         let mut state = target.state();

@@ -81,8 +81,8 @@ pub(crate) fn refuse(others: &[OtherJob]) -> Result<()> {
         many => format!(" (and {} more ids of the flush likewise)", many - 1),
     };
     let message = format!(
-        "the id {id} is that of another job, which was sent before with {differs}{more}: nothing of the flush was written; `jobwright jobs show {id}` \
-         shows that job; if that is the same work, it needs no second one, and otherwise a new id sends this one"
+        "the id {id} is that of another job, which was sent before with {differs}{more}: nothing of the flush was written; `jobwright jobs show \
+         {id}` shows that job; if it is the same work, do not send it again; otherwise use a new id"
     );
     let ids = others.iter().map(|other| other.id).collect();
     Err(Error::new(ErrorKind::Conflict, message).with_source(OtherJobs(ids)).keeping_nothing())

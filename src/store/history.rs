@@ -70,7 +70,7 @@ impl FromStr for HistoryOutcome {
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL.iter().copied().find(|ending| ending.as_str() == text).ok_or_else(|| {
             let all = Self::ALL.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ");
-            Error::invalid(format!("{text:?} is not an end of a job; use one of {all}"))
+            Error::invalid(format!("unknown outcome {text:?}; use one of {all}"))
         })
     }
 }

@@ -164,7 +164,7 @@ impl Outage {
                     );
                 }
                 Shortage::Connections => tracing::warn!(
-                    "the database {label} has no connection left for this process ({why}): what needs another one waits until it has"
+                    "the database {label} has no connection left for this process ({why}): calls that need another one wait until it has"
                 ),
             }
         }
@@ -225,7 +225,7 @@ impl Outage {
             (false, false) => "is down",
             (false, true) => "is still down",
         };
-        tracing::warn!("the database {} {what} ({why}): what needs it waits until it is back", self.label);
+        tracing::warn!("the database {} {what} ({why}): calls that need it wait until it is back", self.label);
     }
 
     fn reached(&self) {

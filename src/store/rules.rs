@@ -311,7 +311,7 @@ pub(crate) fn log_faults(faults: &[UnreadableRow]) {
         tracing::error!(
             rule = fault.name,
             why = fault.why,
-            "a rule can't be read as a whole; what can be read of it holds"
+            "a rule can't be read as a whole; its readable part applies"
         );
     }
 }

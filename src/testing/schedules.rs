@@ -35,7 +35,7 @@ impl fmt::Display for Occurrence {
             Some(_) => write!(f, "schedule {schedule}: due at {at}, sent a job"),
             None => write!(
                 f,
-                "schedule {schedule}: due at {at}, SENT NOTHING: it was missed, or the job before is not over"
+                "schedule {schedule}: due at {at}, SENT NOTHING: it was missed, or the previous job has not ended"
             ),
         }
     }

@@ -90,7 +90,8 @@ async fn messages_that_need_their_own_connection_wait_until_the_broker_accepts_o
     cx.send(NewJob::event("told", &1).max_attempts(1)).unwrap();
     cx.commit().await.unwrap();
     let address = server.address();
-    let warned = || logs.about(&address, "WARN").iter().filter(|line| line.contains("no other connection")).count();
+    let warned =
+        || logs.about(&address, "WARN").iter().filter(|line| line.contains("refuses another connection")).count();
     eventually(PATIENCE, async || warned() > 0).await;
     assert_eq!(site.db.jobs().count(JobState::Dead).await, 0);
     assert_eq!(warned(), 1, "it is said once");
@@ -212,7 +213,7 @@ async fn a_client_that_waits_gets_its_answer_once_and_one_that_has_gone_costs_a_
     assert!(client.ask(&submit, request(), b"[2, 3]", false).await.is_none());
     site.db.counts(JobState::Dead, 1).await;
     let dead = site.db.jobs().all().await;
-    assert!(dead[0].last_error.as_deref().unwrap().contains("who waited for it is gone"), "{:?}", dead[0]);
+    assert!(dead[0].last_error.as_deref().unwrap().contains("its requester is gone"), "{:?}", dead[0]);
     assert_eq!(messages.broker().unwrap().stats().unknown, 0);
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

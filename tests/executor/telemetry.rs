@@ -221,7 +221,7 @@ pub(crate) async fn an_executor_is_ready_from_its_first_renewal_to_its_stop<W: W
     let health = telemetry.health();
     assert!(health.is_live, "a probe must not kill a worker that completes its jobs");
     let failed = health.checks.iter().find(|check| check.state == HealthState::Failed).unwrap();
-    assert!(failed.text.contains("it stops"), "{failed:?}");
+    assert!(failed.text.contains("it is stopping"), "{failed:?}");
     gate.open();
     stopping.await.unwrap().unwrap();
     assert!(telemetry.metrics().lease_seconds_left.is_none());

@@ -68,7 +68,7 @@ async fn a_stop_of_the_server_is_two_lines() {
 
     let warned = logs.about(&place, "WARN");
     assert_eq!(warned.len(), 1, "{warned:#?}");
-    assert!(warned[0].contains("is down (") && warned[0].contains("what needs it waits"), "{warned:#?}");
+    assert!(warned[0].contains("is down (") && warned[0].contains("calls that need it wait"), "{warned:#?}");
     let told = logs.about(&place, "INFO");
     let told: Vec<_> = told.iter().filter(|line| line.contains("is back")).collect();
     assert!(told.len() == 1 && told[0].contains("1 claimed job kept"), "{told:#?}");

@@ -62,7 +62,7 @@ impl<'a> Fields<'a> {
         text.trim().parse().map(Some).map_err(|_| {
             Refusal::new(
                 "bad-due",
-                format!("header {name} is {}, not a moment such as 2027-01-31T12:00:00Z", quoted(&text)),
+                format!("header {name} is {}, not a point in time such as 2027-01-31T12:00:00Z", quoted(&text)),
             )
         })
     }

@@ -24,7 +24,7 @@ pub(super) fn address<'a>(
     to: &'a str,
 ) -> Result<(&'a str, ReplyRoute), &'static str> {
     if to.is_empty() || short(to).is_none() {
-        return Err("the message does not say where it is to go");
+        return Err("the name of the queue is empty or too long");
     }
     if is_reserved_by_broker(to) {
         return match (is_direct(to), config.direct_reply) {

@@ -81,7 +81,7 @@ pub(crate) fn allowed(came: &Incoming, submission: &Submission, rules: Option<&S
     let (Some(rules), message) = (rules, &submission.message) else { return Ok(()) };
     let refused = |text| Err(Refusal::new("not-allowed", text));
     let Some(user) = message.headers.get(SENT_BY) else {
-        return refused("the message does not say who sends it: set user_id to the user of the connection".to_owned());
+        return refused("the message does not name its user: set user_id to the user of the connection".to_owned());
     };
     let Some(rule) = rules.get(user) else {
         return refused(format!("the user {} may not submit: `[submit.rules]` does not list it", quoted(user)));
@@ -153,7 +153,7 @@ fn kind(fields: Fields<'_>) -> Result<String, Refusal> {
         return Ok(kind);
     }
     fields.filled("JMSType")?.filter(|kind| !JMS_CLASSES.contains(&kind.as_str())).ok_or_else(|| {
-        Refusal::new("missing-kind", "the message does not say what is to be done: set header jobKind or property type")
+        Refusal::new("missing-kind", "the message names no kind of job: set header jobKind or property type")
     })
 }
 
@@ -263,7 +263,7 @@ fn checked(job: NewJob, limits: Limits) -> Result<Submission, Refusal> {
     if [EVENT_QUEUE, REPLY_QUEUE].contains(&job.job_queue()) {
         return Err(Refusal::new(
             "bad-queue",
-            format!("the queue {:?} is kept for what goes out; use another", job.job_queue()),
+            format!("the queue {:?} is reserved for outgoing messages; use another", job.job_queue()),
         ));
     }
     let plain = || NewJob::new("kind", Payload::text(""));

@@ -217,7 +217,7 @@ impl Reports {
             }
         })
         .await;
-        each("record what external workers did", node, broker, done, &mut refused, |part| {
+        each("record reports of external workers", node, broker, done, &mut refused, |part| {
             let reports = &done.reports[part.clone()];
             async move {
                 let Completed { ids, replies, unblocks } = node.store.complete_external(reports).await?;

@@ -106,10 +106,10 @@ pub(crate) async fn in_parts<T, F, A>(
                 tracing::warn!(
                     %error,
                     what,
-                    "the database refuses whatever comes from the broker; it waits until that is taken"
+                    "the database refuses all messages from the broker; they wait until it accepts them"
                 );
             } else {
-                tracing::debug!(%error, what, "the database still refuses whatever comes from the broker");
+                tracing::debug!(%error, what, "the database still refuses all messages from the broker");
             }
             tokio::time::sleep(delays.next_delay()).await;
             todo.push((part, failed));
@@ -117,7 +117,12 @@ pub(crate) async fn in_parts<T, F, A>(
         }
         let undecided = error.is_undecided();
         if error.is_retryable() && !undecided {
-            warn_of!(error, what, count = part.len(), "the store did not take what came from the broker; trying again");
+            warn_of!(
+                error,
+                what,
+                count = part.len(),
+                "the store did not accept messages from the broker; trying again"
+            );
             until_answered(&mut delays, &mut alive).await;
             failed += 1;
         }

@@ -320,7 +320,7 @@ impl Feed {
         }
         let store = &self.node.store;
         let record = || store.settle_external(refused);
-        if self.insist("record what the broker refused", record).await?.is_some() {
+        if self.insist("record jobs that the broker refused", record).await?.is_some() {
             self.node.wakeup.notify([Hint::Timer]);
             // Other jobs may wait for what these held.
             self.node.in_flight.admission_due.notify_one();
@@ -346,7 +346,7 @@ async fn insist<T, F: Future<Output = Result<T>>>(what: &str, mut call: impl FnM
                 warn_of!(
                     error,
                     what,
-                    "the database did not take what became of jobs for external workers; trying again"
+                    "the database did not accept a change of jobs for external workers; trying again"
                 );
                 tokio::time::sleep(delays.next_delay()).await;
             }

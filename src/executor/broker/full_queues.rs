@@ -122,7 +122,7 @@ pub(crate) async fn full(store: &dyn Enqueue, submissions: &[ParsedSubmission]) 
         Ok(full) => full,
         // Storing them will report the error.
         Err(error) => {
-            tracing::debug!(%error, "whether queues are full is not known");
+            tracing::debug!(%error, "could not check whether queues are full");
             Vec::new()
         }
     }

@@ -40,7 +40,7 @@ async fn prepare(broker: &Broker) {
             Ok(()) => return,
             Err(error) if error.is_retryable() => tokio::time::sleep(delays.next_delay()).await,
             Err(error) => {
-                tracing::warn!(%error, "submissions that are refused can't be put aside");
+                tracing::warn!(%error, "refused submissions can't be moved to their queue");
                 return;
             }
         }
@@ -194,7 +194,7 @@ impl Intake<'_> {
         // This costs nothing if the queue was seen before and nothing was returned since. If it fails, publishing to the queue logs the
         // reason.
         if let Err(error) = self.broker.ensure(&QueueRole::Submissions).await {
-            tracing::debug!(%error, "the queue of refused submissions was not looked at");
+            tracing::debug!(%error, "could not check the queue of refused submissions");
         }
         // Waited for, so that a producer of nothing but invalid messages is slowed down.
         self.rejections.put(aside).await;

@@ -33,7 +33,7 @@ pub(crate) async fn follow(
                 executor.hint(&Hint::Any);
             }
             if let Err(error) = store.report_broker(node, Some(mode)).await {
-                tracing::debug!(%error, "the node's row does not show how it stands with the broker");
+                tracing::debug!(%error, "could not record the node's state of the broker");
             }
             if changes.changed().await.is_err() {
                 return;

@@ -75,7 +75,7 @@ impl RejectionSink {
         };
         tracing::warn!(
             messages = back.len(),
-            "messages that can't be used could not be put aside: is the broker's queue for them there, and not full? (`jobwright broker check`)"
+            "unusable messages could not be moved to the broker's queue for them: check that it exists and is not full (`jobwright broker check`)"
         );
         for tag in &back {
             self.acks.waits(*tag);

@@ -312,7 +312,7 @@ async fn to_its_end<F: Future<Output = Result<Acquitted>>>(
     tracing::warn!(
         %id,
         "has run alone for {ALONE:?} and could not be acquitted in {TRIES} tries; other jobs run beside it from now on, and if the process dies \
-         meanwhile, that is held against this job"
+         meanwhile, that counts against this job"
     );
     false
 }

@@ -67,7 +67,7 @@ impl Admission {
         let finishing = admitted.unfinished.then(|| *self.finishing.get_or_insert_with(|| Instant::now() + FINISHING));
         self.finishing = finishing;
         if finishing.is_some_and(|at| at <= Instant::now()) {
-            tracing::debug!("a change of the rules was left half done; finishing it");
+            tracing::debug!("a change of the rules was left unfinished; finishing it");
             self.store.finish_rule_change().await?;
             self.finishing = Some(Instant::now() + FINISHING);
         }
@@ -102,8 +102,8 @@ impl Periodic for Admission {
 async fn age(store: &Arc<dyn Maintenance>) {
     match store.age_jobs(AGING_BATCH).await {
         Ok(0) => {}
-        Ok(raised) => tracing::debug!(raised, "jobs that have waited long count as more important"),
-        Err(error) => warn_of!(error, "jobs that have waited long could not be raised; trying again"),
+        Ok(raised) => tracing::debug!(raised, "raised the priority of jobs that have waited long"),
+        Err(error) => warn_of!(error, "the priority of jobs that have waited long could not be raised; trying again"),
     }
 }
 

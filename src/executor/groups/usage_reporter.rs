@@ -35,8 +35,10 @@ pub(crate) async fn run(node: Weak<Node>, limits: Arc<CountedLimits>, quit: Canc
         for limit in limits.behind() {
             match report_usage(&node, &limit).await {
                 Ok(true) => continue,
-                Ok(false) => tracing::debug!(limit = limit.name, "a limit is locked for too long"),
-                Err(error) => tracing::debug!(%error, limit = limit.name, "a claim of nothing failed"),
+                Ok(false) => {
+                    tracing::debug!(limit = limit.name, "another transaction has held a limit's lock for too long");
+                }
+                Err(error) => tracing::debug!(%error, limit = limit.name, "an empty claim failed"),
             }
             // The rest is reported later.
             again = Some(REPORT_RETRY);

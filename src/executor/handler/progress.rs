@@ -58,7 +58,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
         let checkpoint =
             self.engine.messages.shared.codecs.read_json(Payload::Json(json), self.label(ContentKind::Checkpoint))?;
         checkpoint.decode().map(Some).map_err(|error| {
-            Error::invalid(format!("the checkpoint of a {:?} job is not what was asked for", self.job.kind))
+            Error::invalid(format!("the checkpoint of a {:?} job can't be read as the requested type", self.job.kind))
                 .with_source(error)
         })
     }
@@ -110,8 +110,8 @@ impl<A, S: Store> JobContext<'_, A, S> {
         let jobs = &shared.jobs;
         if self.context.has_transaction() && jobs.is_single_writer() {
             return Err(Error::invalid(
-                "progress can't be written while this context's transaction is open: the embedded database has one writer; say \
-                 it before the first call of `transaction`",
+                "progress can't be written while this context's transaction is open: the embedded database has one writer; report it before the \
+                 first call of `transaction`",
             ));
         }
         if jobs.record_progress(node, self.job.fence(), &update).await? {

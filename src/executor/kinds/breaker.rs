@@ -252,7 +252,7 @@ impl Breaker {
             let pause = FIRST_PAUSE;
             tracing::error!(
                 kind = self.kind, reason, first_pause = ?pause,
-                "this node can't run jobs of this kind: it leaves them to others, at no cost to the jobs, and tries again"
+                "this node can't run jobs of this kind: it leaves them to other nodes, without costing an attempt, and tries again"
             );
             let until = Some(now + pause);
             state.trouble = Some(Trouble { since: now, reason, pause, until, resumed: now, by_check });

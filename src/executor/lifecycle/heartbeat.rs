@@ -143,7 +143,7 @@ impl Renewal for Renewing {
                 // The server has no connection left for this node. The engine has some, and they are of no use without the lease.
                 Err(error) if error.kind() == ErrorKind::Busy => {
                     if !std::mem::replace(&mut self.lends, true) {
-                        tracing::warn!(node = %self.node, %error, "the heartbeat gets no connection of its own; the engine lends it one");
+                        tracing::warn!(node = %self.node, %error, "the heartbeat gets no separate connection; the engine lends it one");
                     }
                     return Ok((self.store.heartbeat(self.node).await?, None));
                 }
@@ -155,7 +155,7 @@ impl Renewal for Renewing {
         if self.together {
             match store.heartbeat_and_identity(self.node).await {
                 Err(error) if !error.is_retryable() => {
-                    tracing::debug!(%error, "the lease is renewed by a statement of its own from now on");
+                    tracing::debug!(%error, "the lease is renewed by a separate statement from now on");
                     self.together = false;
                 }
                 answer => return answer,
@@ -166,7 +166,7 @@ impl Renewal for Renewing {
         }
         let server = store.identity().await.unwrap_or_else(|error| {
             // Not worth the lease: the role may lack the right to ask.
-            tracing::debug!(%error, "the server was not asked which it is");
+            tracing::debug!(%error, "could not identify the server");
             None
         });
         self.together = server.is_some();

@@ -137,7 +137,8 @@ pub(crate) async fn run(
         .await
         .is_err()
     {
-        tracing::warn!(node = %id, "left without waiting for the database to note it; others will when the lease of this idle node ends");
+        tracing::warn!(node = %id, "left without waiting for the database to record it; other nodes will record it when the lease of this idle node \
+                                    ends");
     }
     let hopeless = heartbeat.hopeless();
     let _ = tokio::time::timeout(patience, heartbeat.stop()).await;
@@ -172,6 +173,6 @@ async fn retire(
         Ok::<_, crate::Error>(())
     };
     if let Err(error) = leave.await {
-        tracing::warn!(%error, node = %id, "the node could not leave in good order; others release its jobs when its lease ends");
+        tracing::warn!(%error, node = %id, "the node could not leave cleanly; other nodes release its jobs when its lease ends");
     }
 }

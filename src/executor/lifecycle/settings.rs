@@ -173,7 +173,7 @@ impl Settings {
         if let (Some(broker), Some(id)) = (&self.broker, &id)
             && let Err(error) = broker.belong_to(id).await
         {
-            warn_of!(error, "the executor goes on by the table, without the broker");
+            warn_of!(error, "the executor runs jobs from the table, without the broker");
         }
         self.enter().await
     }

@@ -91,14 +91,14 @@ async fn repair(store: &dyn Maintenance, schedules: &dyn Schedules, wakeup: &Wak
     for ahead in &found {
         tracing::warn!(
             what = ahead.what, rows = ahead.rows, farthest = ?ahead.farthest,
-            "repaired what lay ahead of the database's clock: that clock was ahead once"
+            "repaired timestamps that lay ahead of the database's clock: that clock was ahead once"
         );
     }
     let schedules = repair_clock(schedules).await?;
     if !schedules.is_empty() {
         tracing::warn!(
             ?schedules,
-            "computed the next occurrence again: it lay later than there is one, because the database's clock was ahead"
+            "computed the next occurrence again: the recorded one was too late, because the database's clock was ahead"
         );
     }
     if !found.is_empty() || !schedules.is_empty() {

@@ -19,7 +19,7 @@ pub(crate) struct ExternalLeases {
 }
 
 impl Periodic for ExternalLeases {
-    const FAILED: &'static str = "could not look for external workers that are late";
+    const FAILED: &'static str = "could not look for late external workers";
 
     async fn run(&mut self) -> Result<Next> {
         let released = self.store.expire_external(BATCH).await?;

@@ -26,7 +26,7 @@ pub(crate) async fn run(node: Weak<Node>, failing: Arc<FailingTasks>, quit: Canc
                     // Often it fails for the reason that it would show.
                     Err(error) => {
                         shown = None;
-                        tracing::debug!(%error, "the node's row does not show which tasks fail");
+                        tracing::debug!(%error, "could not record which tasks of the node fail");
                     }
                 }
                 drop(node);

@@ -85,7 +85,7 @@ async fn show(node: &Node, breakers: &Breakers, shown: &mut Option<String>) -> b
     match node.store.report_left_alone(node.id, text.as_deref()).await {
         Ok(()) => *shown = text,
         Err(error) => {
-            tracing::debug!(%error, "the node's row does not show which kinds it leaves alone");
+            tracing::debug!(%error, "could not record which kinds the node leaves alone");
             return false;
         }
     }

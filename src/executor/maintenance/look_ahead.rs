@@ -116,7 +116,7 @@ impl LookAhead {
         if let Some(step) = due.now.and_then(|now| self.watch.look(asked, answered, now)) {
             tracing::warn!(
                 step = format_args!("{:+.1}s", step.as_secs_f64()),
-                "the database's clock was set: what is due comes earlier or later by that much; who lives is not decided by it"
+                "the database's clock was set: due jobs start earlier or later by that much; node leases are not affected"
             );
             self.signals.clock.notify_one();
             // A task that sleeps until something is due computed that time before the step.
@@ -130,7 +130,7 @@ impl LookAhead {
 }
 
 impl Periodic for LookAhead {
-    const FAILED: &'static str = "could not ask what there is to do";
+    const FAILED: &'static str = "could not check for due work";
 
     async fn run(&mut self) -> Result<Next> {
         let mut due = self.ask().await;

@@ -131,7 +131,7 @@ pub(crate) fn handlers_lost(released: Released, wakeup: &WakeUp) {
     if released.ended > 0 {
         tracing::warn!(
             handlers = released.ended,
-            "nobody answers for handlers of cancelled jobs any more; what they held is free"
+            "no node answers for handlers of cancelled jobs any more; their groups and permits were released"
         );
         wakeup.notify([Hint::Admission]);
     }

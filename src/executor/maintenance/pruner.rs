@@ -41,7 +41,7 @@ impl Pruner {
 }
 
 impl Periodic for Pruner {
-    const FAILED: &'static str = "what is old could not be removed";
+    const FAILED: &'static str = "old rows could not be removed";
 
     async fn run(&mut self) -> Result<Next> {
         let more = prune_batch(&*self.store, &self.counters, &mut self.told).await?;
@@ -107,7 +107,7 @@ impl Pruning<'_> {
             Err(error) if error.is_retryable() => drop(self.failed.get_or_insert(error)),
             Err(error) => {
                 if !error.is_already_logged() && self.told.insert(what) {
-                    tracing::warn!(%error, what, "what is older than is kept could not be removed");
+                    tracing::warn!(%error, what, "rows past their retention could not be removed");
                 }
             }
         }

@@ -64,7 +64,7 @@ impl Periodic for Reconciler {
         for permit in reclaimed.iter().take(NAMED) {
             tracing::warn!(
                 key = permit.key, job = %permit.job,
-                "took back a permit: the job that held it is in no table any more, and no trigger released it (a truncated or restored table?)"
+                "took back a permit: the job that held it no longer exists, and no trigger released it (a truncated or restored table?)"
             );
         }
         if !unblocked.is_empty() {

@@ -42,7 +42,7 @@ impl Periodic for Scheduler {
         let fired = fire_due(&*self.store, BATCH).await?;
         self.wakeup.notify(fired.hints);
         if !fired.overlapped.is_empty() {
-            tracing::info!(schedules = ?fired.overlapped, "nothing was sent: the job of the occurrence before is not over");
+            tracing::info!(schedules = ?fired.overlapped, "nothing was sent: the job of the previous occurrence has not ended");
         }
         if !fired.unfinished.is_empty() {
             tracing::warn!(schedules = ?fired.unfinished, jobs = fired.jobs, "many occurrences were missed; sending their jobs in batches");

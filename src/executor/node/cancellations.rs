@@ -137,7 +137,7 @@ impl Cancellations {
                     if !stale.is_empty() {
                         tracing::info!(
                             jobs = stale.len(),
-                            "jobs were cancelled while they ran; their handlers are told"
+                            "jobs were cancelled while they ran; their handlers are notified"
                         );
                     }
                     self.cancel_stale(stale, &current);

@@ -75,7 +75,7 @@ impl EndedHandlers {
                     Err(error) => {
                         warn_of!(
                             error,
-                            "could not tell that the handlers of cancelled jobs have ended; their groups wait; trying again"
+                            "could not record that the handlers of cancelled jobs have ended; their groups stay held; trying again"
                         );
                         // What an earlier statement freed can be admitted meanwhile.
                         admission_due.notify_one();

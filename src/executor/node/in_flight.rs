@@ -219,7 +219,7 @@ impl InFlight {
     ) -> crate::Result<()> {
         let tell = |count: u64| {
             if count > 0 {
-                tracing::warn!(released = count, "gave back jobs whose claim got lost on the way");
+                tracing::warn!(released = count, "released jobs whose claim was lost on the way");
                 released(count);
             }
         };

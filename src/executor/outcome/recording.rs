@@ -191,7 +191,7 @@ impl Recorder<'_> {
             Ok(()) => {}
             Err(later) if later.is_undecided() || later.refuses_all() || self.lost.is_cancelled() => return Err(later),
             Err(error) => {
-                tracing::error!(job = %fence.id, %error, "the job could not be put off; it is given back");
+                tracing::error!(job = %fence.id, %error, "the job could not be postponed; it is released");
                 // First removed from the jobs in flight: reconciliation gives back only jobs that it does not know.
                 self.in_flight.remove(std::iter::once(fence));
                 self.in_flight.suspect();
@@ -206,7 +206,7 @@ impl Recorder<'_> {
         loop {
             match while_leased(self.lost, call()).await {
                 Err(error) if error.is_retryable() && !error.is_undecided() && !self.lost.is_cancelled() => {
-                    tracing::debug!(%error, "a job whose outcome was refused could not be put aside; trying again");
+                    tracing::debug!(%error, "a job whose outcome was refused could not be set aside; trying again");
                     self.pause(&mut delays).await;
                 }
                 other => return other,

@@ -19,7 +19,7 @@ pub(crate) fn discard<S: Store>(context: Context<S>) -> OptionFuture<BoxFuture<'
             match catching_async(async { Ok(context.rollback().await) }).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
+                    tracing::debug!(%error, "the handler's transaction was not rolled back cleanly");
                 }
                 Err(panic) => log_drop(&panic),
             }

@@ -281,7 +281,7 @@ async fn conclude<S: Store>(
         AttemptEnd::Gone => {
             discard(context).await;
             add(&node.counters.cancelled, 1);
-            tracing::info!("the job was cancelled while it ran: what its handler did is not committed");
+            tracing::info!("the job was cancelled while it ran: the writes of its handler are not committed");
             // A thread may still run. If the node stops meanwhile, the job stays in flight, and what it held is freed when the node is
             // retired.
             if Box::pin(slots.attempt_ended(&node.cancel)).await {

@@ -275,9 +275,8 @@ fn history_entry(row: &Row) -> Result<HistoryEntry> {
 fn audit_entry(row: &Row) -> Result<AuditEntry> {
     let json = |column| {
         let JsonText(text) = rows::get(row, column)?;
-        serde_json::from_str(text).map_err(|error| {
-            Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(error)
-        })
+        serde_json::from_str(text)
+            .map_err(|error| Error::new(ErrorKind::Database, "the server returned invalid JSON").with_source(error))
     };
     Ok(AuditEntry {
         id: rows::get(row, "id")?,

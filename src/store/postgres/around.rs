@@ -96,7 +96,7 @@ pub(super) async fn forget(
     match &refused {
         Some(error) if known.is_none() => tracing::warn!(
             %error,
-            "could not {tried} all at once: some rows are refused; the others are forgotten, and these tried again later"
+            "could not {tried} all at once: some rows are refused and tried again later; the others are done"
         ),
         Some(error) => tracing::debug!(%error, over, "could still not {tried} all at once"),
         None => {}

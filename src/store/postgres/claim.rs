@@ -27,7 +27,7 @@ use crate::store::{Acquitted, ClaimRequest, Claimed, Claims, Suspect};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a release of jobs of a living node is called in messages.
-const TRIED: &str = "release what got lost on the way";
+const TRIED: &str = "release jobs that were lost on the way";
 
 #[async_trait]
 impl Claims for Postgres {
@@ -108,7 +108,7 @@ impl Claims for Postgres {
         match release_free(&self.0, node, known, before).await? {
             // The transaction that holds them ends some time. The others are released by now.
             (released, Some(error)) if error.is_undecided() => {
-                tracing::debug!(released, "released what got lost on the way, but for rows that are locked");
+                tracing::debug!(released, "released jobs that were lost on the way, but for rows that are locked");
                 Err(error)
             }
             // What the application refuses is looked for again with the next routine look.
@@ -122,7 +122,7 @@ impl Claims for Postgres {
         let (answers, left) = in_parts_of(&self.0, TRIED, statement, &ids).await?;
         let released = answers.iter().map(|rows| rows.len() as u64).sum();
         let params: [&(dyn ToSql + Sync); 3] = [&node.0, &claim.as_int4(), &ids];
-        self.0.engine("free what unknown handlers held", &self.0.sql.claimed_terminating, &params).await?;
+        self.0.engine("free groups and permits of unknown handlers", &self.0.sql.claimed_terminating, &params).await?;
         match left {
             // The transaction that holds them ends some time. What the application refuses is looked for again with all that may have got lost.
             Some(error) if error.is_undecided() => Err(error),
@@ -224,7 +224,7 @@ pub(super) async fn release_free(
     }
     // Runs after the walk, which waited for the cancellations of the rows it met.
     let params: [&(dyn ToSql + Sync); 4] = [&node.0, &known, &versions, &before];
-    shared.engine("free what unknown handlers held", &shared.sql.unknown_terminating, &params).await?;
+    shared.engine("free groups and permits of unknown handlers", &shared.sql.unknown_terminating, &params).await?;
     Ok((released, held))
 }
 

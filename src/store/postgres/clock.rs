@@ -26,13 +26,13 @@ pub(super) async fn repair_clock(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>
     ] {
         // One call each, so that no statement waits for rows that another one has locked.
         let answer = match &limit {
-            Some(limit) => shared.engine("repair what a wrong clock wrote", statement, &[limit]).await,
-            None => shared.engine("repair what a wrong clock wrote", statement, &[]).await,
+            Some(limit) => shared.engine("repair timestamps that a wrong clock wrote", statement, &[limit]).await,
+            None => shared.engine("repair timestamps that a wrong clock wrote", statement, &[]).await,
         };
         let answer = match answer {
             // A value that was written by hand keeps only its own column from being repaired.
             Err(error) if refusal(&error).is_some() => {
-                tracing::warn!(what, %error, "what a wrong clock wrote here can't be repaired: a row of it has a value that makes no sense");
+                tracing::warn!(what, %error, "timestamps that a wrong clock wrote here can't be repaired: a row has a value that makes no sense");
                 continue;
             }
             answer => answer?,
@@ -47,7 +47,7 @@ pub(super) async fn repair_clock(shared: &Arc<Shared>) -> Result<Vec<SkewedRows>
 pub(super) async fn clock_skew(shared: &Arc<Shared>, pages: i64) -> Result<Vec<SkewedRows>> {
     let hold = rows::micros(MAX_HIDDEN);
     let found =
-        shared.engine("look for what lies ahead of the clock", &shared.sql.clock_skew, &[&hold, &pages]).await?;
+        shared.engine("look for timestamps ahead of the clock", &shared.sql.clock_skew, &[&hold, &pages]).await?;
     let mut all = Vec::with_capacity(found.len());
     for row in &found {
         all.extend(skewed_rows(rows::get(row, "what")?, rows::get(row, "n")?, rows::get(row, "far_us")?));

@@ -42,7 +42,7 @@ pub(super) async fn resolve(
         let endpoint = &shared.label;
         Error::new(
             ErrorKind::CommitUnknown,
-            format!("the answer to a commit on {endpoint} got lost, and {why}: it may have committed or not"),
+            format!("the answer to a commit on {endpoint} was lost, and {why}: the transaction may or may not have committed"),
         )
         .with_source(lost)
     };

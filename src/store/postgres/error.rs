@@ -221,7 +221,7 @@ fn judge(failure: Failure) -> Diagnosis {
                 Wanted::ReadWrite | Wanted::Primary => ErrorKind::ReadOnly,
                 Wanted::Any | Wanted::ReadOnly | Wanted::Standby => ErrorKind::Unreachable,
             };
-            let why = format!("it is not what `target_session_attrs={}` asks for", wanted.as_str());
+            let why = format!("it does not match `target_session_attrs={}`", wanted.as_str());
             told(kind, why, "")
         }
         Failure::Driver(error) => {

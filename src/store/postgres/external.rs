@@ -27,7 +27,7 @@ use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::statement_size::ByteBudget;
 use crate::store::{Completed, Extension, External, ExternalDone, JobDetail, Released, ScanRange, Settlement};
 
-const RELEASE_LATE: &str = "release what external workers did not answer for";
+const RELEASE_LATE: &str = "release jobs of late external workers";
 
 #[async_trait]
 impl External for Postgres {

@@ -129,6 +129,6 @@ pub(super) async fn keep_result(driver: &mut impl Driver, sql: &Statements, resu
 /// Returns the database and its server, for people and to be compared.
 #[cfg(feature = "sqlx-0_8")]
 pub(super) async fn place(driver: &mut impl Driver, sql: &Statements) -> Result<String> {
-    let rows = driver.run("look which database it is", &sql.place, &[]).await?;
+    let rows = driver.run("find out which database it is", &sql.place, &[]).await?;
     rows.first().map_or_else(|| Ok(String::new()), |row| row.column("place"))
 }

@@ -43,7 +43,7 @@ impl Enqueue for Postgres {
         }
         let (names, depths): (Vec<&str>, Vec<i64>) =
             limited.into_iter().map(|(name, depth)| (name, i64::try_from(depth).unwrap_or(i64::MAX))).unzip();
-        let rows = self.0.engine("look whether queues are full", &self.0.sql.full_queues, &[&names, &depths]).await?;
+        let rows = self.0.engine("check whether queues are full", &self.0.sql.full_queues, &[&names, &depths]).await?;
         rows.iter()
             .map(|row| {
                 Ok(FullQueue { queue: rows::get(row, "name")?, depth: rows::get::<i64>(row, "depth")?.unsigned_abs() })

@@ -12,7 +12,7 @@ use crate::store::job_operations::check_name;
 use crate::store::{Adoption, AffectedJobs, Installation, Place};
 
 pub(super) async fn installation(shared: &Arc<Shared>) -> Result<Installation> {
-    const TRIED: &str = "look to which installation the database belongs";
+    const TRIED: &str = "find out to which installation the database belongs";
     let schema = &shared.config.schema;
     let answer = shared.engine(TRIED, &shared.sql.installation, &[schema]).await?;
     let row = rows::single(&answer)?;

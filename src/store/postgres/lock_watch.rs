@@ -29,7 +29,7 @@ impl Shared {
                 tracing::warn!(
                     statement = name,
                     held_by,
-                    "a statement waits for a lock of another transaction on {}; what needs it stands still until that ends",
+                    "a statement waits for a lock of another transaction on {}; work that needs it stands still until that ends",
                     shared.label
                 );
             }

@@ -172,7 +172,7 @@ pub(super) async fn migrate(shared: &Arc<Shared>, migrations: &[Migration]) -> R
                     return Err(out_of_time(shared, Some(&error)));
                 }
                 if last.is_none() {
-                    tracing::warn!(%error, "a table is in use; the schema change tries again until it is free, and holds nobody up");
+                    tracing::warn!(%error, "a table is in use; the schema change tries again until it is free, and blocks no other session");
                 }
                 last = Some(error);
                 tokio::time::sleep(pause).await;

@@ -25,7 +25,7 @@ use crate::job::{NodeId, draw_node};
 use crate::store::{NodeHeartbeat, NodeInfo, Nodes, Released, ServerIdentity};
 
 /// What a release of jobs of dead nodes is called in messages.
-const RELEASE_LOST: &str = "release what dead nodes own";
+const RELEASE_LOST: &str = "release jobs of dead nodes";
 
 #[async_trait]
 impl Nodes for Postgres {
@@ -74,7 +74,7 @@ impl Nodes for Postgres {
             }
             (Err(error), _) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => tracing::warn!(
                 %node,
-                "a transaction that hands jobs to this node is open for longer than database.call_timeout; monitors release what it leaves"
+                "a transaction that hands jobs to this node is open for longer than database.call_timeout; monitors release the jobs that it leaves"
             ),
             (Err(error), _) => return Err(error),
         }
@@ -201,14 +201,16 @@ pub(super) async fn release_lost(
     }
     forget(shared, quiet).await?;
     // Comes last: a cancellation that found its node alive was committed before the node was forgotten.
-    all.ended = shared.engine("free what lost handlers held", &shared.sql.lost_terminating, &[]).await?.len() as u64;
+    all.ended =
+        shared.engine("free groups and permits of lost handlers", &shared.sql.lost_terminating, &[]).await?.len()
+            as u64;
     Ok(all)
 }
 
 /// Lists the jobs that a release would find in a range.
 async fn lost(shared: &Arc<Shared>, limit: usize, range: &Pages) -> Result<Vec<Found>> {
     let params: [&(dyn ToSql + Sync); 3] = [&rows::count(limit), &range.from(), &range.to()];
-    let rows = shared.engine("look for what dead nodes own", &shared.sql.lost, &params).await?;
+    let rows = shared.engine("look for rows that dead nodes own", &shared.sql.lost, &params).await?;
     rows.iter().map(Found::read_lost).collect()
 }
 

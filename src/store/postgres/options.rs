@@ -318,7 +318,7 @@ fn advice(key: &str) -> &'static str {
         "passfile" => {
             "put the password into the URL, and the URL into the environment or a file that only you can read"
         }
-        "service" | "servicefile" => "put what that service says into the URL",
+        "service" | "servicefile" => "put the settings of that service into the URL",
         "sslcrl" | "sslcrldir" => {
             "lists of revoked certificates are not read: use an authority of your own with `sslrootcert`"
         }

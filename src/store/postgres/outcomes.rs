@@ -53,7 +53,7 @@ impl Outcomes for Postgres {
 
     async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
         let params: [&(dyn ToSql + Sync); 4] = [&node.0, fence.id.as_uuid(), &fence.version, &rows::micros(by)];
-        self.0.engine("put a job off", &self.0.sql.put_off, &params).await.map(drop)
+        self.0.engine("postpone a job", &self.0.sql.put_off, &params).await.map(drop)
     }
 
     async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
@@ -71,7 +71,7 @@ impl Outcomes for Postgres {
             .collect::<Result<_>>()?;
         if !stale.is_empty() {
             let (ids, versions) = rows::fence_columns(&stale);
-            let tried = "keep what handlers of vanished jobs hold";
+            let tried = "keep groups and permits of handlers of vanished jobs";
             self.0.engine(tried, &self.0.sql.keep_vanished, &[&node.0, &ids, &versions]).await?;
         }
         Ok(stale)
@@ -145,6 +145,6 @@ pub(super) async fn handlers_ended(shared: &Arc<Shared>, node: Option<NodeId>, f
     }
     let (ids, versions) = rows::fence_columns(fences);
     let params: [&(dyn ToSql + Sync); 3] = [&node.map(|node| node.0), &ids, &versions];
-    let answer = shared.engine("free what a handler held", &shared.sql.handlers_ended, &params).await?;
+    let answer = shared.engine("free groups and permits of a handler", &shared.sql.handlers_ended, &params).await?;
     Ok(answer.len() as u64)
 }

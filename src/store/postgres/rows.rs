@@ -19,7 +19,7 @@ pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl RowIndex + fmt:
     row.try_get(column).map_err(|e| {
         Error::new(
             ErrorKind::Schema,
-            "a column has not the type this build expects: compare the schema (`jobwright migrate --status`)",
+            "a column does not have the type that this build expects: compare the schema (`jobwright migrate --status`)",
         )
         .with_source(e)
     })
@@ -92,7 +92,7 @@ pub(super) fn payload<I: RowIndex + fmt::Display>(row: &Row, [json, body, conten
 /// Keeps a JSON text as it is.
 pub(super) fn raw(text: &str) -> Result<Box<serde_json::value::RawValue>> {
     serde_json::value::RawValue::from_string(text.to_owned())
-        .map_err(|e| Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(e))
+        .map_err(|e| Error::new(ErrorKind::Database, "the server returned invalid JSON").with_source(e))
 }
 
 /// Reads a `jsonb` column as a payload.

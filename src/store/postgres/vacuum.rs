@@ -11,7 +11,7 @@ pub(super) async fn vacuum(shared: &Arc<Shared>) -> Result<VacuumStatus> {
     let dead = shared.engine("count dead rows", &shared.sql.dead_rows, &[]).await?;
     let dead_rows = dead.iter().map(|row| Ok((rows::get(row, "relation")?, rows::counted(row, "dead")?)));
     let dead_rows = dead_rows.collect::<Result<_>>()?;
-    let found = shared.engine("look for what keeps dead rows", &shared.sql.xmin_holders, &[]).await?;
+    let found = shared.engine("look for sessions and slots that keep dead rows", &shared.sql.xmin_holders, &[]).await?;
     let hidden_sessions = rows::counted(rows::single(&found)?, "hidden")?;
     let mut holders = Vec::new();
     for row in &found {

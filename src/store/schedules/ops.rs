@@ -92,7 +92,7 @@ pub async fn put(jobs: &dyn Schedules, spec: &ScheduleSpec, seen: Option<i64>, b
         {
             let is = old.map_or("it is not there".to_owned(), |old| format!("its version is {}", old.version));
             return Err(Error::invalid(format!(
-                "the schedule {:?} in {} was changed by another program: {is}, not {seen}; look at it and put it again",
+                "the schedule {:?} in {} was changed by another program: {is}, not {seen}; read it again and repeat the change",
                 spec.name,
                 jobs.describe()
             )));
@@ -177,7 +177,7 @@ fn crowded(jobs: &dyn Schedules, what: &str, name: &str) -> Error {
     Error::new(
         ErrorKind::Busy,
         format!(
-            "can't {what} the schedule {name:?} in {}: it is changed all the time; nothing was changed, try again",
+            "can't {what} the schedule {name:?} in {}: other programs keep changing it; nothing was changed, try again",
             jobs.describe()
         ),
     )

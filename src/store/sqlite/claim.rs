@@ -173,7 +173,7 @@ impl Claims for Sqlite {
         }
         let ids = ids.to_vec();
         self.0
-            .write("give back jobs whose claim got lost on the way", move |connection, _| {
+            .write("release jobs whose claim was lost on the way", move |connection, _| {
                 let mut released = 0;
                 for id in ids {
                     let params =

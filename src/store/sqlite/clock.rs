@@ -52,7 +52,7 @@ static REPAIRS: LazyLock<[Repair; 6]> = LazyLock::new(|| {
 impl Shared {
     /// Checks on a reader first, so that finding nothing takes no write lock.
     pub(super) async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
-        let tried = "repaired what a wrong clock wrote";
+        let tried = "repaired timestamps that a wrong clock wrote";
         let find = |connection: &Connection, now: Micros| {
             let found = REPAIRS.iter().filter_map(|repair| repair.find(connection, now).transpose());
             found.collect::<rusqlite::Result<Vec<SkewedRows>>>()
@@ -72,7 +72,7 @@ impl Shared {
 
     /// Looks at so many rows of each sort.
     pub(super) async fn clock_skew(&self, limit: i64) -> Result<Vec<SkewedRows>> {
-        self.query("look for what lies ahead of the clock", move |connection, now| {
+        self.query("look for timestamps ahead of the clock", move |connection, now| {
             let mut statement = connection.prepare_cached(CLOCK_SKEW)?;
             let params = named_params! { ":now": now, ":hold": micros(MAX_HIDDEN), ":limit": limit };
             let rows = statement.query_map(params, |row| Ok((row.get("what")?, row.get("n")?, row.get("far")?)))?;

@@ -138,7 +138,7 @@ impl External for Sqlite {
     }
 
     async fn expire_external(&self, limit: usize) -> Result<Released> {
-        let tried = "release what external workers did not answer for";
+        let tried = "release jobs of late external workers";
         let any = self
             .0
             .check(tried, |connection, now| Ok(asks(connection, LATE_CHECK, named_params! { ":now": now })?))

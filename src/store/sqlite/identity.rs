@@ -20,7 +20,7 @@ impl Identity {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 let text = format!(
-                    "the database file {} can't be looked at: check its directory and its permissions",
+                    "the database file {} can't be checked: see the permissions of it and of its directory and its permissions",
                     path.display()
                 );
                 Err(Error::new(ErrorKind::Unreachable, text).with_source(error))
@@ -39,9 +39,8 @@ impl Identity {
             return Err(Error::new(
                 ErrorKind::Replaced,
                 format!(
-                    "the file was moved or replaced: sqlite:{} was opened here, and {what}. Nothing that is written to the old one would \
-                     be found again: put it back if it still exists, and start again. Stop whatever uses a database before you move or \
-                     replace it",
+                    "the file was moved or replaced: sqlite:{} was opened here, and {what}. Nothing that is written to the old one would be found \
+                     again: put it back if it still exists, and start again. Stop all programs that use a database before you move or replace it",
                     path.display()
                 ),
             ));

@@ -22,7 +22,7 @@ const NEW_REPORT_KEY: &str = section(SQL, "new_report_key");
 
 impl Shared {
     pub(super) async fn installation(&self) -> Result<Installation> {
-        self.query("look to which installation the database belongs", |connection, _| read(connection)).await
+        self.query("find out to which installation the database belongs", |connection, _| read(connection)).await
     }
 
     pub(super) async fn adopt(&self, adoption: Adoption, by: Option<&str>) -> Result<Installation> {

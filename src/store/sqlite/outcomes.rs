@@ -68,7 +68,7 @@ impl Outcomes for Sqlite {
     }
 
     async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
-        self.0.write("put a job off", move |connection, now| {
+        self.0.write("postpone a job", move |connection, now| {
             let params = named_params! {
                 ":node": node.0, ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":until": now.saturating_add(micros(by)),
             };
@@ -84,7 +84,7 @@ impl Outcomes for Sqlite {
         }
         let fences = fences.to_vec();
         self.0
-            .write("free what handlers held", move |connection, _| {
+            .write("free groups and permits of handlers", move |connection, _| {
                 let mut ended = 0;
                 for fence in fences {
                     ended += u64::from(handler_ended(connection, Some(node), fence)?);

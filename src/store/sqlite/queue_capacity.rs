@@ -18,7 +18,7 @@ const COUNT_WAITING: &str = section(SQL, "count_waiting");
 impl Shared {
     pub(super) async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
         let queues: Vec<String> = queues.iter().map(ToString::to_string).collect();
-        self.check("look whether queues are full", move |connection, _| {
+        self.check("check whether queues are full", move |connection, _| {
             let queues: Vec<&str> = queues.iter().map(String::as_str).collect();
             full(connection, &queues)
         })
@@ -33,7 +33,7 @@ impl Shared {
 pub(crate) fn refuse_full(connection: &Connection, messages: &[JobMessage]) -> Result<()> {
     let found = full(connection, &queues(messages)).map_err(|failure| {
         let place = format!("sqlite:{}", connection.path().unwrap_or_default());
-        failure.explain("look whether queues are full", &place)
+        failure.explain("check whether queues are full", &place)
     })?;
     found.first().map_or(Ok(()), |full| Err(full.error()))
 }

@@ -170,10 +170,7 @@ impl SqliteTransaction {
     fn gone(&self) -> Error {
         Error::new(
             ErrorKind::Aborted,
-            format!(
-                "the transaction in {} is over: {}. What it had not yet committed is not kept",
-                self.store.label, self.ended
-            ),
+            format!("the transaction in {} is over: {}. Its writes were not committed", self.store.label, self.ended),
         )
     }
 
