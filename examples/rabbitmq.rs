@@ -88,7 +88,7 @@ async fn exchange(
     producer.wake_ups_sent().await;
     let sent = broker.stats();
     println!(
-        "sent: {} deliveries confirmed, {} refused (the queue was full), the rest by the table",
+        "sent: {} deliveries confirmed, {} refused (the queue was full), the rest left to the table",
         sent.confirmed, sent.nacked
     );
 

@@ -54,7 +54,7 @@ impl Refusal {
         Self::new(
             "full",
             format!(
-                "as many jobs wait in the queue {queue:?} as its rule allows, and there was no room for it in time: submit it again later"
+                "the queue {queue:?} has as many waiting jobs as its rule allows, and no room came free in time: submit the job again later"
             ),
         )
     }

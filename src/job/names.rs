@@ -16,7 +16,7 @@ pub(super) fn check_text(what: &str, name: &str, max: usize) -> Result<()> {
         let start: String = name.chars().take(20).collect();
         // Escaped, so that text from an untrusted sender can't control the reader's terminal.
         let start = start.escape_debug();
-        return Err(Error::invalid(format!("the {what} \"{start}…\" has {} bytes; {max} is the most", name.len())));
+        return Err(Error::invalid(format!("the {what} \"{start}…\" has {} bytes; {max} is the limit", name.len())));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control()) {
         return Err(Error::invalid(format!("the {what} {name:?} contains the control character {bad:?}")));

@@ -24,7 +24,7 @@ pub(crate) fn check(json: &str, limit: usize) -> Result<()> {
         if size > EXPONENT_MAX {
             let shown: String = exponent.chars().take(10).collect();
             return Err(Error::invalid(format!(
-                "the payload has a number with the exponent {shown}; {EXPONENT_MAX} is the most, send it as a string"
+                "the payload has a number with the exponent {shown}; {EXPONENT_MAX} is the limit, send it as a string"
             )));
         }
         length += size;

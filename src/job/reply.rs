@@ -44,7 +44,7 @@ pub(super) fn check_reply_to(queue: &str, direct: bool) -> Result<()> {
     }
     let todo = if is_direct(queue) { "; or set broker.direct_reply" } else { "" };
     Err(Error::invalid(format!(
-        "header {REPLY_TO} is {queue:?}, a name that the broker keeps for itself; use a queue of your own{todo}"
+        "header {REPLY_TO} is {queue:?}, a name that the broker keeps for itself; use another queue{todo}"
     )))
 }
 

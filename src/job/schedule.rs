@@ -91,7 +91,7 @@ impl Schedule {
     pub fn in_zone(text: &str, zone: &str) -> Result<Self> {
         let text = text.trim();
         if text.len() > TEXT_MAX {
-            return Err(Error::invalid(format!("the schedule has {} bytes; {TEXT_MAX} is the most", text.len())));
+            return Err(Error::invalid(format!("the schedule has {} bytes; {TEXT_MAX} is the limit", text.len())));
         }
         let tz = if zone.eq_ignore_ascii_case(UTC) {
             TimeZone::UTC

@@ -37,7 +37,7 @@ impl Limits {
         check_due(job.due)?;
         if job.headers.len() > HEADERS_MAX {
             return Err(Error::invalid(format!(
-                "the job has {} headers; {HEADERS_MAX} is the most",
+                "the job has {} headers; {HEADERS_MAX} is the limit",
                 job.headers.len()
             )));
         }
@@ -48,7 +48,7 @@ impl Limits {
             }
             if value.len() > HEADER_VALUE_MAX {
                 return Err(Error::invalid(format!(
-                    "the value of header {name:?} has {} bytes; {HEADER_VALUE_MAX} is the most, move it into the payload",
+                    "the value of header {name:?} has {} bytes; {HEADER_VALUE_MAX} is the limit, move it into the payload",
                     value.len()
                 )));
             }

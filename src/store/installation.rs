@@ -115,8 +115,8 @@ impl Installation {
 }
 
 /// What to do with a database that is not where it was made.
-const TODO: &str = "as the owner of the schema, run `jobwright adopt` if it is a copy, which makes it an installation of its own; if it takes the place \
-                    of the other, which is gone for good, run `jobwright adopt --moved`. Nothing was run, and nothing was taken from the broker";
+const TODO: &str = "as the owner of the schema, run `jobwright adopt` if this is a copy (it becomes a separate installation), or `jobwright adopt \
+                    --moved` if it takes the place of the original, which is gone for good. Nothing was run, and nothing was taken from the broker";
 
 #[cfg(test)]
 mod tests {

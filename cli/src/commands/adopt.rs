@@ -43,9 +43,9 @@ fn loses_the_server(installation: &Installation) -> bool {
     has_server(&installation.recorded) && !has_server(&installation.found)
 }
 
-const LOSES_THE_SERVER: &str = "this role can't read the identifier of the server, and the place that is recorded has one. Without it, a copy of the \
-                                same name and number on another server would pass for this database. Adopt it as the owner of the schema, with the \
-                                right to execute pg_control_system(), or with `--force` to go on without an identifier";
+const LOSES_THE_SERVER: &str = "this role can't read the identifier of the server, and the recorded place has one. Without it, a copy with the same \
+                                name and oid on another server would pass for this database. Adopt it as the owner of the schema, with the right to \
+                                execute pg_control_system(), or with `--force` to go on without an identifier";
 
 /// Adds that the owner of the schema may do it, if this role lacks a right.
 fn as_owner(error: jobwright::Error) -> Failure {
@@ -60,8 +60,8 @@ fn refusal(found: &Installation, moved: bool) -> String {
     let id = found.short_id();
     if found.found.is_none() {
         return format!(
-            "this file is the installation {id}, and a copy of it is the same one: if this is a copy, `jobwright adopt --force` makes it an \
-             installation of its own"
+            "this file is the installation {id}, and a copy of it is the same one: if this is a copy, `jobwright adopt --force` makes it a separate \
+             installation"
         );
     }
     let force = if moved {
@@ -78,7 +78,7 @@ fn said(before: &Installation, now: &Installation, moved: bool) -> String {
         return format!("the installation {} is {place} from now on", now.short_id());
     }
     format!(
-        "{place} is the installation {} from now on, no longer {}; its report key is new too. With the broker it needs a prefix or a vhost of its own",
+        "{place} is the installation {} from now on, no longer {}; its report key is new too. At the broker it needs another prefix or vhost",
         now.short_id(),
         before.short_id()
     )

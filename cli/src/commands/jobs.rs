@@ -154,7 +154,7 @@ async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Res
     {
         let asked = asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         return Err(Failure::Usage(format!(
-            "`jobs {verb}` takes no jobs that are {asked}: it is for those that are {states}"
+            "`jobs {verb}` does not apply to jobs that are {asked}: it is for those that are {states}"
         )));
     }
     let messages = connect_database(settings).await?;

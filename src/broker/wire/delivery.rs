@@ -81,7 +81,7 @@ pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<RowRef>, Refusal> 
         if kind.len() > NAME_MAX {
             // Each row without a kind would have a copy of it.
             let why = format!(
-                "header jobKind has {} bytes, and {NAME_MAX} are the most where a body names other rows",
+                "header jobKind has {} bytes, and {NAME_MAX} is the limit if a body names other rows",
                 kind.len()
             );
             return Err(Refusal::new("bad-kind", why));
@@ -100,12 +100,12 @@ pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<RowRef>, Refusal> 
 fn others(body: &[u8]) -> Result<Vec<Other<'_>>, Refusal> {
     let bad = |why: String| Refusal::new("bad-rows", format!("the body is to name the rows besides the first: {why}"));
     if body.len() > BODY_MAX {
-        return Err(bad(format!("it has {} bytes, and {BODY_MAX} are the most", body.len())));
+        return Err(bad(format!("it has {} bytes, and {BODY_MAX} is the limit", body.len())));
     }
     // The error repeats parts of the body.
     let others: Vec<Other<'_>> = serde_json::from_slice(body).map_err(|error| bad(quoted(&error.to_string())))?;
     if others.len() >= ROWS_MAX {
-        return Err(bad(format!("it names {}, and {} are the most", others.len(), ROWS_MAX - 1)));
+        return Err(bad(format!("it names {}, and {} is the limit", others.len(), ROWS_MAX - 1)));
     }
     Ok(others)
 }

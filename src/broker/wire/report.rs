@@ -112,7 +112,7 @@ fn limited(fields: Fields<'_>, name: &str, most: Duration) -> Result<Option<Dura
     let Some(text) = fields.filled(name)? else { return Ok(None) };
     let value = duration(&text).map_err(|why| bad(format!("header {name}: {why}")))?;
     if value > most {
-        return Err(bad(format!("header {name} is {}; {} days are the most", quoted(&text), most.as_secs() / 86_400)));
+        return Err(bad(format!("header {name} is {}; the limit is {} days", quoted(&text), most.as_secs() / 86_400)));
     }
     Ok(Some(value))
 }

@@ -251,7 +251,7 @@ impl Suspects {
         if !ids.is_empty() {
             tracing::warn!(
                 ?ids,
-                "these jobs can't be run alone, though their process died while they ran; they run beside others now"
+                "these jobs can't be run alone, although their process died while they ran; they run beside others now"
             );
             let acquitted = self.node.store.acquit(ids).await?;
             self.in_vain.remove(ids);

@@ -36,7 +36,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
         let json = self.to_json(value, "the checkpoint")?;
         if json.get().len() > CHECKPOINT_MAX {
             return Err(Error::invalid(format!(
-                "the checkpoint of a {:?} job has {} bytes; {CHECKPOINT_MAX} is the most: store it elsewhere and keep a reference",
+                "the checkpoint of a {:?} job has {} bytes; {CHECKPOINT_MAX} is the limit: store it elsewhere and keep a reference",
                 self.job.kind,
                 json.get().len()
             )));
@@ -83,8 +83,8 @@ impl<A, S: Store> JobContext<'_, A, S> {
         let (size, largest) = (payload.get().len(), self.engine.messages.shared.limits.payload);
         if size > largest {
             return Err(Error::invalid(format!(
-                "the result of a {:?} job has {size} bytes; {largest} is the most (`database.max_payload`): store it elsewhere and \
-                 return a reference",
+                "the result of a {:?} job has {size} bytes; {largest} is the limit (`database.max_payload`): store it elsewhere and return a \
+                 reference",
                 self.job.kind
             )));
         }

@@ -143,7 +143,7 @@ pub(super) fn classify_answer(answer: Answer<'_>) -> (ErrorKind, String, &'stati
             "this node was declared dead, or claims and heartbeats reach different servers: check the hosts of the database URL",
         ),
         c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
-            (ErrorKind::Database, "`jobwright grants PURPOSE ROLE` lists what a role needs")
+            (ErrorKind::Database, "`jobwright grants PURPOSE ROLE` lists the rights that a role needs")
         }
         // The session in which a statement was prepared is not the one in which it is run.
         c if *c == SqlState::DUPLICATE_PSTATEMENT || *c == SqlState::INVALID_SQL_STATEMENT_NAME => (

@@ -182,8 +182,7 @@ fn number(text: &str) -> i64 {
 
 fn unusable(what: &str, path: &Path, error: std::io::Error) -> Error {
     let text = format!(
-        "the file {} can't be {what}, by which other processes see that this one lives: check the directory, its permissions and its \
-         free space",
+        "the file {}, which shows other processes that this one lives, can't be {what}: check the directory, its permissions and its free space",
         path.display()
     );
     Error::new(ErrorKind::Unreachable, text).with_source(error)

@@ -61,9 +61,9 @@ impl Place {
         let links = hard_links(&self.path);
         if links > 1 {
             return Err(Error::config(format!(
-                "the database {shown} has {links} names (hard links), and a process that uses another of them has another write-ahead log, \
-                 which destroys the database: keep one name and remove the others (`find DIRECTORY -samefile {shown}` lists them); a \
-                 symbolic link may take their place"
+                "the database {shown} has {links} names (hard links), and a process that uses another name has another write-ahead log, which \
+                 destroys the database: keep one name and remove the others (`find DIRECTORY -samefile {shown}` lists them); a symbolic link may \
+                 take their place"
             )));
         }
         if is_mounted(&self.path) {

@@ -38,7 +38,7 @@ pub(super) async fn database(messages: &Messages, known: &mut Known) -> Finding 
         Finding::fail(
             CHECK,
             format!("no worker starts here: {}", installation.stray()),
-            "as the owner of the schema: if it is a copy, `jobwright adopt` makes it an installation of its own; if the original is gone for good, \
+            "as the owner of the schema: if it is a copy, `jobwright adopt` makes it a separate installation; if the original is gone for good, \
              `jobwright adopt --moved`",
         )
     } else if let Some(place) = &installation.found {
