@@ -93,7 +93,7 @@ fn settings_that_set_nothing_are_refused(sandbox: &Sandbox) {
 
 fn a_state_that_an_action_can_not_take_is_refused(sandbox: &Sandbox) {
     sandbox.run(&["migrate"]).success();
-    sandbox.run(&["jobs", "retry", "--state", "running"]).code(2).says("takes no jobs that are running");
+    sandbox.run(&["jobs", "retry", "--state", "running"]).code(2).says("does not apply to jobs that are running");
     sandbox.run(&["jobs", "retry", "--state", "dead,running"]).success();
     sandbox.run(&["jobs", "list"]).success().says("no job matches");
 }

@@ -118,7 +118,11 @@ fn the_doctor_warns_of_jobs_that_nothing_takes(sandbox: &Sandbox) {
     let found = check();
     assert_eq!(found["state"], "warn");
     // Without a warning it would not fail for this one.
-    sandbox.run(&["doctor", "--strict"]).code(1).prints("→ is the kind \"theirs\" spelled").prints(" warned, ");
+    sandbox
+        .run(&["doctor", "--strict"])
+        .code(1)
+        .prints("→ check the spelling of the kind \"theirs\"")
+        .prints(" warned, ");
     let text = found["found"].as_str().unwrap();
     assert!(text.contains("3 jobs") && text.contains("handler for the kind \"theirs\""), "{text}");
     assert!(text.contains(&typos[0]), "{text}");
