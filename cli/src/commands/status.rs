@@ -288,7 +288,7 @@ pub(crate) fn nodes_text(all: &[NodeStatus]) -> String {
     let mut text = nodes_table(all);
     for node in all.iter().filter(|node| !node.dead) {
         for task in node.failing.iter().filter(|task| !task.lacks_consumers()) {
-            let told = format!("node {} ({}) reports since {}: {task}", node.id, node.name, time(task.since));
+            let told = format!("node {} ({}) has reported since {}: {task}", node.id, node.name, time(task.since));
             text.extend(["→ ", &harmless(&told), "\n"]);
         }
     }

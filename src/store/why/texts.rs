@@ -162,7 +162,7 @@ impl fmt::Display for Reason {
                 write!(f, "node {node} leaves the kind {kind:?} alone for a while: {error}")
             }
             Self::Failing { node, task } => {
-                write!(f, "node {node} reports since {}: {task}", second(task.since))
+                write!(f, "node {node} has reported since {}: {task}", second(task.since))
             }
             Self::NoBroker { queue } => {
                 write!(f, "the jobs of the queue {queue:?} leave through the broker, and no living node reaches it")

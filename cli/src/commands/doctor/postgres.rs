@@ -173,8 +173,8 @@ async fn open_path(messages: &Messages, config: &DatabaseConfig) -> Vec<Finding>
     let open = rows.iter().map(|row| {
         let (schema, who) = (text(row, "schema"), text(row, "who"));
         let todo = format!(
-            "`revoke create on schema {schema} from {who}`, or take the schema out of the role's `search_path`: SQL that means another function or \
-             operator may run one that was created there, with the rights of its own role. jobwright's statements do not look there; those of \
+            "`revoke create on schema {schema} from {who}`, or take the schema out of the role's `search_path`: a function or operator that is \
+             created there can be called in place of another one, with the rights of the caller. jobwright's statements do not look there; those of \
              handlers may"
         );
         Finding::warn(CHECK, format!("{who} may create objects in the schema {schema}, which is in this role's search path"), todo)
