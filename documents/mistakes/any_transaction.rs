@@ -1,0 +1,23 @@
+//! A command for PostgreSQL, run on a store that is chosen at run time.
+//! says: ?
+
+use jobwright::{AnyStore, Command, CommandExecutor, JobContext, JobError, MessageServices, Outcome};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct SendInvoice {
+    order: i64,
+}
+
+impl Command<AnyStore> for SendInvoice {
+    const KIND: &'static str = "send-invoice";
+    type State = ();
+
+    async fn execute(self, cx: &mut JobContext<'_, (), AnyStore>) -> Result<Outcome, JobError> {
+        let tx = cx.transaction().await?;
+        tx.execute("update orders set invoiced = true where id = $1", &[&self.order]).await?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn main() {}
