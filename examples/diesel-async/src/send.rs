@@ -44,10 +44,11 @@ pub async fn send(
 }
 
 impl Sent {
-    /// Wakes the executors of the job's queue, after the commit. Without it they find the job at their next poll.
+    /// Wakes the executors of the job's queue, after the commit. Without it they find the job at their next poll, as they do where a send hook has
+    /// changed the queue.
     pub fn committed(self, messages: &MessageServices) -> JobId {
         if self.is_sent {
-            // The job was stored with the name of this queue, so it is a valid one.
+            // An invalid name was refused before.
             let _ = messages.wake(&self.queue);
         }
         self.id
