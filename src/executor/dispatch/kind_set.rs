@@ -208,8 +208,14 @@ mod tests {
     /// Claims and is refused. Returns whether a job has ended meanwhile.
     fn refuse(set: &mut KindSet) -> bool {
         set.asks();
-        set.was_refused(None, true, Instant::now());
+        set.was_refused(None, true, start());
         set.wait_for_ends("q")
+    }
+
+    /// The time of each refusal and of each question in a test, however long the test takes: the first delay is only 20 ms.
+    fn start() -> Instant {
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *START.get_or_init(Instant::now)
     }
 
     #[test]
@@ -219,11 +225,11 @@ mod tests {
         set.asks();
         let [first, second] = running;
         drop(first);
-        set.was_refused(None, true, Instant::now());
+        set.was_refused(None, true, start());
         assert!(set.wait_for_ends("q"), "between its claim and its refusal");
-        assert!(!refuse(&mut set) && set.is_refused(Instant::now()));
+        assert!(!refuse(&mut set) && set.is_refused(start()));
         drop(second);
-        assert!(!set.is_refused(Instant::now()));
+        assert!(!set.is_refused(start()));
     }
 
     /// The first set notices the end first, and is refused because of its kind.
@@ -233,9 +239,9 @@ mod tests {
         let running = Running::new(&second.counted);
         assert!(!refuse(&mut first) && !refuse(&mut second));
         drop(running);
-        assert!(!first.is_refused(Instant::now()));
+        assert!(!first.is_refused(start()));
         assert!(!refuse(&mut first));
-        assert!(!second.is_refused(Instant::now()));
+        assert!(!second.is_refused(start()));
     }
 
     /// "Others": sets under the limit of the queue alone.
@@ -246,14 +252,14 @@ mod tests {
         assert!(!refuse(&mut second));
         let [one, other] = running;
         drop(one);
-        assert!(!second.is_refused(Instant::now()), "its kind has more room");
+        assert!(!second.is_refused(start()), "its kind has more room");
         assert!(!refuse(&mut second) && !refuse(&mut first));
         drop(Running::new(&first.counted));
         assert!(!refuse(&mut first));
         second.is_refused_with(&first.counted, &first.ends());
-        assert!(second.is_refused(Instant::now()));
+        assert!(second.is_refused(start()));
         drop(other);
-        assert!(!second.is_refused(Instant::now()));
+        assert!(!second.is_refused(start()));
     }
 
     #[test]
@@ -263,15 +269,15 @@ mod tests {
         set.asks();
         set.was_refused(Some(Duration::from_secs(9)), true, Instant::now());
         drop(running);
-        assert!(!set.wait_for_ends("q") && set.is_refused(Instant::now()));
+        assert!(!set.wait_for_ends("q") && set.is_refused(start()));
     }
 
     #[test]
     fn a_look_at_everything_does_not_wait() {
         let [mut set, _] = sets([None, None]);
-        assert!(!refuse(&mut set) && set.is_refused(Instant::now()));
+        assert!(!refuse(&mut set) && set.is_refused(start()));
         set.owe();
-        assert!(!set.is_refused(Instant::now()));
+        assert!(!set.is_refused(start()));
     }
 
     #[test]

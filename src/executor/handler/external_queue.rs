@@ -38,6 +38,7 @@ impl ExternalQueue {
     }
 
     /// Returns the queue's name.
+    #[doc(hidden)]
     pub fn name(&self) -> &str {
         &self.name
     }
