@@ -5,6 +5,7 @@
 
 mod blocks;
 mod frames;
+mod mistakes;
 mod module;
 #[cfg(test)]
 mod tests;
@@ -46,7 +47,7 @@ pub(crate) fn run() -> Result<()> {
     report.finish()
 }
 
-/// Compiles and runs all blocks.
+/// Compiles and runs all blocks, and compiles the mistakes.
 pub(crate) fn test_all(environment: &Environment) -> Result<()> {
     let written = write()?;
     // All members, as in the other steps: so almost nothing is built again.
@@ -59,7 +60,7 @@ pub(crate) fn test_all(environment: &Environment) -> Result<()> {
     // The numbers of lines are those of the documents; now the names are too.
     eprint!("{}", output.replace(&format!("{}/", written.folder.display()), ""));
     match code {
-        Some(0) => Ok(()),
+        Some(0) => mistakes::check(&features()?),
         _ => {
             Err("a block of Rust in a document is wrong: the messages above name the document and the line".to_owned())
         }
