@@ -1050,6 +1050,26 @@ create trigger suspended_job_unique after delete on {schema}.suspended_job for e
 create trigger dead_letter_job_unique after delete on {schema}.dead_letter_job for each row
     when (old.options ? 'unique') execute function {schema}.release_unique();
 
+-- Removes the job that holds a key, for the job that replaces it. A sender has the right to do that and no other right to remove jobs, so the function
+-- has its owner's. It removes no job that is claimed, suspended or a dead letter, or that does not hold the key.
+create function {schema}.remove_replaced(taken bytea, holder uuid) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $remove$
+begin
+    if not exists (select from {schema}.unique_key k where k.key = taken and k.job_id = holder) then
+        return false;
+    end if;
+    delete from {schema}.job t where t.id = holder and t.lock_owner is null and {schema}.key_of(t.options) = taken;
+    if not found then
+        delete from {schema}.timer_job t where t.id = holder and {schema}.key_of(t.options) = taken;
+    end if;
+    return found;
+end
+$remove$;
+revoke execute on function {schema}.remove_replaced(bytea, uuid) from public;
+
 -- Takes keys one by one, for jobs that the same transaction is about to insert. Returns a verdict for each: free (the job has it now), replaced (the
 -- same, and the job that held it is gone), kept (another job holds it). Keys are taken in their own order, so two calls that ask for many never wait
 -- for each other in a circle. A call that asks for a key that another transaction has just taken waits for the end of that transaction. No key is
@@ -1105,11 +1125,7 @@ begin
             if ask.conflict = 'replace' and held.waits and held.job_id <> ask.id then
                 perform from {schema}.unique_key k where k.key = ask.key and k.job_id = held.job_id for update;
                 continue when not found;
-                delete from {schema}.job t where t.id = held.job_id and t.lock_owner is null;
-                if not found then
-                    delete from {schema}.timer_job t where t.id = held.job_id;
-                end if;
-                if found then
+                if {schema}.remove_replaced(ask.key, held.job_id) then
                     insert into {schema}.unique_key as k (key, job_id, hold, expires_at) values (ask.key, ask.id, ask.hold, ask.until)
                     on conflict (key) do update set job_id = excluded.job_id, hold = excluded.hold, expires_at = excluded.expires_at;
                     return query select ask.n, 'replaced'::text, held.job_id;

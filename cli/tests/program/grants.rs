@@ -103,6 +103,11 @@ fn roles_do_their_work_with_what_they_are_granted() {
     as_owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
     let given = "id => '01890a5d-ac96-774b-bcce-b302099a8058', unique_key => 'given', unique_hold => 'waiting'";
     as_owner(&format!("{sender} select {schema}.send('ends', '1', {given}) from generate_series(1, 2)")).unwrap();
+    // The second and the third replace the one before, which waits or is not due yet.
+    for due in ["due_at => now() + interval '1 hour'", "due_at => now()", "due_at => now()"] {
+        let replaces = format!("unique_key => 'replaced', unique_conflict => 'replace', {due}");
+        as_owner(&format!("{sender} select {schema}.send('ends', '1', {replaces})")).unwrap();
+    }
 
     let log = sandbox.file("worker.log");
     let mut worker = roles
@@ -211,6 +216,9 @@ fn a_sender_can_not_read_what_others_send() {
         let why = sender(&format!("select from {schema}.{table}")).unwrap_err();
         assert!(why.contains(&format!("permission denied for table {table}")), "{table}: {why}");
     }
+    let monitor = format!("set role \"{}\";", roles.name("monitor"));
+    let why = as_owner(&format!("{monitor} select {schema}.remove_replaced('x', '01890a5d-ac96-774b-bcce-b302099a8057')"));
+    assert!(why.unwrap_err().contains("permission denied for function remove_replaced"));
     // Nor change or take back sent jobs.
     for sql in ["delete from SCHEMA.job", "update SCHEMA.job set kind = 'other'", "delete from SCHEMA.timer_job"] {
         let why = sender(&sql.replace("SCHEMA", schema)).unwrap_err();
