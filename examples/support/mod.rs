@@ -70,12 +70,12 @@ impl Scratch {
     }
 }
 
-/// Waits until no job is waiting, running or set to a timer.
+/// Waits until no job is waiting, running, with an external worker or set to a timer.
 pub(crate) async fn until_idle<S: Store>(messages: &MessageServices<S>) -> Result {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let status = messages.admin().status().await?;
-        if status.queues.iter().all(|queue| queue.waiting + queue.running + queue.timer == 0) {
+        if status.queues.iter().all(|queue| queue.waiting + queue.running + queue.external + queue.timer == 0) {
             return Ok(());
         }
         if Instant::now() > deadline {

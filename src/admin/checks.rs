@@ -11,6 +11,7 @@ use crate::store::{
 
 impl Admin {
     /// Says which database this is and where, without a password.
+    #[doc(hidden)]
     pub fn describe(&self) -> String {
         self.jobs.describe()
     }

@@ -31,10 +31,8 @@ use crate::error::{Error, Result};
 pub struct DatabaseConfig {
     /// `postgres://user:password@host,host/database?option=value`, or `sqlite:FILE` for the embedded store. Default `sqlite:jobwright.db`.
     /// Special characters in user and password are percent-encoded.
-    #[doc(hidden)]
     pub url: Secret,
     /// PostgreSQL schema of the tables; letters, digits and `_`, at most 40 bytes. Default `jobwright`.
-    #[doc(hidden)]
     pub schema: String,
     /// Connections for contexts. The engine has three more of its own. Default 8.
     #[doc(hidden)]

@@ -404,8 +404,13 @@ fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, 
     for (position, queue) in external.iter().enumerate() {
         let name = queue.name();
         let Some(limit) = limit else {
+            let remedy = if cfg!(feature = "rabbitmq") {
+                "set `broker.url` (AMQP_URL), and give it to `MessageServices::with_broker`"
+            } else {
+                "build with jobwright's feature `rabbitmq`, and use `MessageServices::with_broker`"
+            };
             return Err(Error::config(format!(
-                "the jobs of queue {name:?} are for external workers, but there is no broker: set `broker.url` (AMQP_URL)"
+                "the jobs of queue {name:?} are for external workers, but there is no broker: {remedy}"
             )));
         };
         queue.validate(limit)?;

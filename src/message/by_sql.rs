@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use super::MessageServices;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Due, IntoJob, JobMessage};
+use crate::job::{Due, IntoJob, JobId, JobMessage};
 use crate::store::Postgres;
 
 /// A statement that sends one job, in a transaction of any driver of PostgreSQL. Made by [`MessageServices::as_sql`].
 ///
-/// It has one parameter, a text. It returns one row with one column, `id`, a UUID: the id of the job, or, for a unique job that was not sent, the id of
-/// the job that holds its key.
+/// It has one parameter, a text. It returns one row with one column, `id`, a UUID. Another id than [`id`](Self::id) is that of the job that holds the key of a
+/// unique job, which was then not sent.
 #[derive(Clone)]
 #[non_exhaustive]
 #[must_use = "nothing is sent before the statement is executed and its transaction has committed"]
@@ -21,6 +21,10 @@ pub struct SqlStatement {
     pub text: String,
     /// The value of `$1`. It has the content of the job.
     pub parameter: String,
+    /// The id of the job.
+    pub id: JobId,
+    /// The queue of the job, for [`wake`](MessageServices::wake). A [send hook](MessageServices::on_send) may have chosen it.
+    pub queue: String,
 }
 
 /// Shows no content: it must not be in a log.
@@ -59,7 +63,7 @@ impl MessageServices<Postgres> {
     /// transaction.execute("insert into orders (id) values (42)", &[]).await?;
     /// transaction.query_one(&job.text, &[&job.parameter]).await?;
     /// transaction.commit().await?;
-    /// messages.wake("billing")?;                                            // or executors find it at their next poll
+    /// messages.wake(&job.queue)?;                                           // or executors find it at their next poll
     /// # Ok(()) }
     /// ```
     ///
@@ -92,6 +96,6 @@ impl MessageServices<Postgres> {
         refuse_stillborn(&message)?;
         self.shared.codecs.message(&mut message)?;
         let (text, parameter) = self.shared.store.send_by_sql(&message, self.shared.limits.payload)?;
-        Ok(SqlStatement { text, parameter })
+        Ok(SqlStatement { text, parameter, id: message.id, queue: message.queue })
     }
 }

@@ -38,6 +38,7 @@ impl AnyStore {
     }
 
     /// Returns whether it is the embedded database, whose schema no other program migrates.
+    #[doc(hidden)]
     pub fn is_embedded(&self) -> bool {
         !matches!(self, Self::Postgres(_))
     }

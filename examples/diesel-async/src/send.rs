@@ -34,18 +34,15 @@ pub async fn send(
         id: uuid::Uuid,
     }
 
-    let job = job.into_job();
-    let (own, queue) = (job.job_id(), job.job_queue().to_owned());
     let statement = messages.as_sql(job)?;
     let query = diesel::sql_query(statement.text).bind::<Text, _>(statement.parameter);
     let answer: Answer = query.get_result(connection).await?;
     let id = JobId::from(answer.id);
-    Ok(Sent { id, is_sent: id == own, queue })
+    Ok(Sent { id, is_sent: id == statement.id, queue: statement.queue })
 }
 
 impl Sent {
-    /// Wakes the executors of the job's queue, after the commit. Without it they find the job at their next poll, as they do where a send hook has
-    /// changed the queue.
+    /// Wakes the executors of the job's queue, after the commit. Without it they find the job at their next poll.
     pub fn committed(self, messages: &MessageServices) -> JobId {
         if self.is_sent {
             // An invalid name was refused before.

@@ -95,6 +95,7 @@ impl Sqlite {
     }
 
     /// Returns the path of the file itself: absolute, and without links.
+    #[doc(hidden)]
     pub fn path(&self) -> &Path {
         self.0.place.path()
     }
