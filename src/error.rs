@@ -56,7 +56,7 @@ pub enum ErrorKind {
     /// stop, and open the file again.
     Replaced,
     /// The database is a copy of another installation's, or the queues of the broker belong to another installation (`JW-INSTALLATION`). Nothing was
-    /// taken. The message says how to go on.
+    /// taken. The message says how to go on: the program `jobwright` adopts a copy, and claims the queues.
     Installation,
     /// The broker refused a request: missing rights, or a queue that is missing or declared differently (`JW-BROKER`).
     Broker,

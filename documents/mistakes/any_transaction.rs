@@ -1,7 +1,7 @@
 //! A command for PostgreSQL, run on a store that is chosen at run time.
-//! says: ?
+//! says: no method named `execute` found for mutable reference `&mut AnyTransaction`
 
-use jobwright::{AnyStore, Command, CommandExecutor, JobContext, JobError, MessageServices, Outcome};
+use jobwright::{AnyStore, Command, JobContext, JobError, Outcome};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 //! `#[async_trait]` on a command, by habit.
-//! says: ?
+//! says: lifetime parameters or bounds on method `execute` do not match the trait declaration
 
 use jobwright::{Command, JobContext, JobError, Outcome, async_trait};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ impl Command for SendInvoice {
     const KIND: &'static str = "send-invoice";
     type State = ();
 
-    async fn execute(self, cx: &mut JobContext<'_>) -> Result<Outcome, JobError> {
+    async fn execute(self, _: &mut JobContext<'_>) -> Result<Outcome, JobError> {
         Ok(Outcome::Done)
     }
 }

@@ -1,5 +1,6 @@
 //! An error that may not leave its thread.
-//! says: ?
+//! says: `?` couldn't convert the error: `dyn StdError: Send` is not satisfied
+//! says: required for `JobError` to implement `From<Box<dyn StdError>>`
 
 use std::error::Error;
 
@@ -19,7 +20,7 @@ impl Command for SendInvoice {
     const KIND: &'static str = "send-invoice";
     type State = ();
 
-    async fn execute(self, cx: &mut JobContext<'_>) -> Result<Outcome, JobError> {
+    async fn execute(self, _: &mut JobContext<'_>) -> Result<Outcome, JobError> {
         print(self.order)?;
         Ok(Outcome::Done)
     }

@@ -13,7 +13,7 @@ impl Command for SendInvoice {
     const KIND: &'static str = "send-invoice";
     type State = ();
 
-    async fn execute(self, cx: &mut JobContext<'_>) -> Result<(), JobError> {
+    async fn execute(self, _: &mut JobContext<'_>) -> Result<(), JobError> {
         Ok(())
     }
 }

@@ -1050,22 +1050,39 @@ create trigger suspended_job_unique after delete on {schema}.suspended_job for e
 create trigger dead_letter_job_unique after delete on {schema}.dead_letter_job for each row
     when (old.options ? 'unique') execute function {schema}.release_unique();
 
--- Removes the job that holds a key, for the job that replaces it. A sender has the right to do that and no other right to remove jobs, so the function
--- has its owner's. It removes no job that is claimed, suspended or a dead letter, or that does not hold the key.
+-- Removes the job that holds a key, for the job that replaces it. Returns whether it did; null if the key is left over, and the waiting job with that id
+-- asked for another key or for none. A sender has the right to do that and no other right to remove jobs, so the function has its owner's. It removes no
+-- job that is claimed, suspended or a dead letter, or that does not hold the key. The settings, which any role can set, would keep the triggers from
+-- releasing what the removed job holds.
 create function {schema}.remove_replaced(taken bytea, holder uuid) returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $remove$
+declare
+    ended constant text := coalesce(current_setting('jobwright.ended', true), '');
+    released constant text := coalesce(current_setting('jobwright.released', true), '');
+    is_removed boolean;
+    waits boolean;
 begin
-    if not exists (select from {schema}.unique_key k where k.key = taken and k.job_id = holder) then
+    perform from {schema}.unique_key k where k.key = taken and k.job_id = holder for update;
+    if not found then
         return false;
     end if;
+    perform set_config('jobwright.ended', '', true), set_config('jobwright.released', '', true);
     delete from {schema}.job t where t.id = holder and t.lock_owner is null and {schema}.key_of(t.options) = taken;
-    if not found then
+    is_removed := found;
+    if not is_removed then
         delete from {schema}.timer_job t where t.id = holder and {schema}.key_of(t.options) = taken;
+        is_removed := found;
     end if;
-    return found;
+    perform set_config('jobwright.ended', ended, true), set_config('jobwright.released', released, true);
+    if is_removed then
+        return true;
+    end if;
+    waits := exists (select from {schema}.job t where t.id = holder and t.lock_owner is null)
+             or exists (select from {schema}.timer_job t where t.id = holder);
+    return case when not waits then false end;
 end
 $remove$;
 revoke execute on function {schema}.remove_replaced(bytea, uuid) from public;
@@ -1084,6 +1101,7 @@ declare
     ask record;
     held record;
     is_held boolean;
+    is_removed boolean;
 begin
     for ask in
         select u.key, u.id, u.hold, clock_timestamp() + u.period * interval '1 microsecond' as until, u.conflict, u.n::int as n
@@ -1125,10 +1143,15 @@ begin
             if ask.conflict = 'replace' and held.waits and held.job_id <> ask.id then
                 perform from {schema}.unique_key k where k.key = ask.key and k.job_id = held.job_id for update;
                 continue when not found;
-                if {schema}.remove_replaced(ask.key, held.job_id) then
+                is_removed := {schema}.remove_replaced(ask.key, held.job_id);
+                if is_removed is distinct from false then
                     insert into {schema}.unique_key as k (key, job_id, hold, expires_at) values (ask.key, ask.id, ask.hold, ask.until)
                     on conflict (key) do update set job_id = excluded.job_id, hold = excluded.hold, expires_at = excluded.expires_at;
-                    return query select ask.n, 'replaced'::text, held.job_id;
+                    if is_removed then
+                        return query select ask.n, 'replaced'::text, held.job_id;
+                    else
+                        return query select ask.n, 'free'::text, ask.id;
+                    end if;
                     exit;
                 end if;
                 -- The job was just claimed. A key that is held only while it waits is free now: ask again. A suspended job waits on, and is kept.

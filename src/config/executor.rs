@@ -26,7 +26,6 @@ pub struct ExecutorConfig {
     /// How long a shutdown waits for running handlers before it cancels them. Default 30 s. The library does not read it; programs pass it
     /// to [`CommandExecutor::shutdown`](crate::CommandExecutor::shutdown).
     #[serde(deserialize_with = "duration")]
-    #[doc(hidden)]
     pub grace: Duration,
     /// How long a handler may go on after its job was cancelled, to clean up, before it is dropped. 0 to 1 h; default 5 s.
     #[serde(deserialize_with = "duration")]

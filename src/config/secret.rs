@@ -23,7 +23,6 @@ impl Secret {
     }
 
     /// Returns hosts, ports and the name of the database or vhost if the text is a readable URL, and no part of it otherwise.
-    #[doc(hidden)]
     pub fn redacted(&self) -> String {
         url::redacted(&self.0)
     }

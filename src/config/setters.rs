@@ -209,6 +209,13 @@ impl HistoryConfig {
         self
     }
 
+    /// Keeps each dead letter until an operator retries or deletes it. This is the default.
+    #[must_use]
+    pub fn dead_letters_forever(mut self) -> Self {
+        self.dead_letters = None;
+        self
+    }
+
     /// How long dead letters are kept; executors remove older ones. By default, each waits until an operator
     /// retries or deletes it.
     #[must_use]

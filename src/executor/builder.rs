@@ -142,6 +142,9 @@ impl<S: Store> ExecutorBuilder<S> {
     }
 
     /// Runs jobs of a kind with a closure that uses the context: `|cx| Box::pin(async move { … })`.
+    ///
+    /// The box is needed because the future borrows the context, and stable Rust can't yet require of an async closure that its future may move
+    /// between threads. A [`Command`] needs none.
     pub fn handle_with<F>(self, kind: impl Into<String>, handler: F) -> Self
     where
         F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, HandlerResult> + Send + Sync + 'static,

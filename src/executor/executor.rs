@@ -84,7 +84,6 @@ impl<S: Store> CommandExecutor<S> {
     /// and since when that is so.
     ///
     /// [`RetryAdvice::NotHere`]: crate::RetryAdvice::NotHere
-    #[doc(hidden)]
     pub fn left_alone(&self) -> BTreeMap<String, (String, Instant)> {
         self.settings.breakers.left_alone()
     }

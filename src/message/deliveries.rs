@@ -49,7 +49,6 @@ impl<S: Store> MessageServices<S> {
     /// Checks whether jobs of this queue can go through the broker now. Without this call, the check runs while the first jobs are sent,
     /// and these are claimed from the table: a program that sends a few jobs and ends would never use the broker. Does nothing without a
     /// broker, and is never required.
-    #[doc(hidden)]
     pub async fn prepare(&self, queue: &str) {
         if let Some(delivery_publisher) = &self.shared.delivery_publisher {
             delivery_publisher.prepare(queue).await;

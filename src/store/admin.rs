@@ -31,7 +31,6 @@ pub enum JobState {
 
 impl JobState {
     /// All states, in the order of a job's life.
-    #[doc(hidden)]
     pub const ALL: &'static [Self] =
         &[Self::Waiting, Self::Blocked, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
 
@@ -144,6 +143,7 @@ pub struct JobDetail {
     /// Its summary.
     pub summary: JobSummary,
     /// The current fencing token.
+    #[doc(hidden)]
     pub version: i64,
     /// Errors of its attempts, oldest first; the newest ten are kept.
     pub errors: Vec<AttemptError>,

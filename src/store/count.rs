@@ -33,7 +33,6 @@ impl Count {
     }
 
     /// Returns the word for a count that is not exact, as in JSON: `at_least`, `about`.
-    #[doc(hidden)]
     pub const fn inexact(self) -> Option<&'static str> {
         match self {
             Self::Exact(_) => None,

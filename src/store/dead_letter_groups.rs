@@ -48,7 +48,6 @@ pub struct DeadLetterGroups {
 impl DeadLetterGroups {
     /// How many dead letters the program reads unless it is told to read all: the newest. Their errors are compared in the process that asks, so that
     /// "order 17 not found" and "order 18 not found" are the same on every store. The bound keeps that fast.
-    #[doc(hidden)]
     pub const NEWEST: usize = 100_000;
 }
 

@@ -33,7 +33,6 @@ pub enum HistoryOutcome {
 
 impl HistoryOutcome {
     /// All outcomes.
-    #[doc(hidden)]
     pub const ALL: &'static [Self] =
         &[Self::Done, Self::Failed, Self::Lost, Self::Dead, Self::Expired, Self::Cancelled, Self::Deleted];
 

@@ -29,7 +29,6 @@ pub enum Scope {
 
 impl Scope {
     /// All scopes.
-    #[doc(hidden)]
     pub const ALL: &'static [Self] = &[Self::Queue, Self::Kind, Self::Tenant, Self::Key, Self::Group];
 
     /// Returns the word used in output and commands.
@@ -239,7 +238,6 @@ impl Rule {
     }
 
     /// Returns whether the rule sets nothing, so that it need not be kept.
-    #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         *self == Self::new(self.scope, self.name.clone())
     }
@@ -253,7 +251,6 @@ impl Rule {
     ///
     /// # Errors
     /// When the rule is invalid; the error says why and what to write instead.
-    #[doc(hidden)]
     pub fn check(&self) -> Result<()> {
         let about = format!("the rule for {} {:?}", self.scope, self.name);
         let refuse = |why: &str| Err(Error::invalid(format!("{about}: {why}")));

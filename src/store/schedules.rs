@@ -27,6 +27,7 @@ pub struct ScheduleInfo {
     /// The specification that was put. Intervals of its schedule count from [`anchor`](Self::anchor).
     pub spec: ScheduleSpec,
     /// The version: each change raises it, and names the version that it has read.
+    #[doc(hidden)]
     pub version: i64,
     /// When the schedule was put, or its times were last changed.
     pub anchor: Timestamp,

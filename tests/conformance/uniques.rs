@@ -385,3 +385,32 @@ async fn the_end_of_a_job_waits_for_no_sender() {
     sender.rollback().await.unwrap();
     assert_eq!(try_send(&store, waiting()).await.1, None, "a key whose job is gone holds nobody up");
 }
+
+/// A key that a job before it left to a waiting job with the same id, which asked for none: that job stays, and the key goes to the sender.
+async fn a_left_over_key_removes_no_job<T: crate::support::SqlDb>(db: &T) {
+    let store = db.jobs();
+    for key in [Unique::key("a"), Unique::key("b").while_waiting()] {
+        let other = store.send(job().unique(key.clone())).await;
+        db.change("update {}job set options = '{ }'").await;
+        let sent = try_send(&store, job().unique(key.clone().replace()));
+        let (id, holder) = tokio::time::timeout(Duration::from_secs(60), sent).await.expect("it goes round and round");
+        assert_eq!(holder, None, "{key:?}");
+        assert_eq!(store.state(other).await, Some(JobState::Waiting), "{key:?}");
+        assert_eq!(try_send(&store, job().unique(key)).await.1, Some(id));
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_left_over_key_on_sqlite() {
+    if let Some(db) = crate::support::sqlite::SqliteDb::create().await {
+        a_left_over_key_removes_no_job(&db).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_left_over_key_on_postgres() {
+    if let Some(db) = crate::support::postgres::Pg::<false>::create().await {
+        a_left_over_key_removes_no_job(&db).await;
+    }
+}

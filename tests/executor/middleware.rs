@@ -335,3 +335,35 @@ async fn log_lines_of_a_handler_name_its_job_and_trace() {
     assert!(traced_line.contains(&trace.trace_id()), "{traced_line}");
     assert!(plain_line.contains(&format!("id={plain}")) && !plain_line.contains("trace_id"), "{plain_line}");
 }
+
+/// A service that logs warnings alone still learns which job failed.
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn errors_name_their_job_where_only_warnings_are_logged() {
+    use crate::support::sqlite::SqliteDb;
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let db = SqliteDb::with_ledger().await.unwrap();
+    let messages = db.messages().await;
+    let executor = builder::<SqliteDb>(&messages)
+        .handle("fails", |_| async { Err(JobError::fatal("no such order")) })
+        .queue("special", 1)
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("fails", &()).queue("special")).await.unwrap();
+    db.reaches(id, JobState::Dead).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let line = log.lines().find(|line| line.contains("no such order")).unwrap_or_else(|| panic!("{log}"));
+    for part in [format!("id={id}"), "kind=fails".to_owned(), "queue=special".to_owned(), "attempt=1".to_owned()] {
+        assert!(line.contains(&part), "{line} lacks {part}");
+    }
+}

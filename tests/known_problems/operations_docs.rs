@@ -77,6 +77,7 @@ fn every_function_for_users_is_named_in_the_documents() {
         "node_is_idle",
         "node_locks",
         "refuse_node",
+        "remove_replaced",
         "subject",
         "take_unique",
         "try_unique",

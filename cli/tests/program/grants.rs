@@ -217,7 +217,8 @@ fn a_sender_can_not_read_what_others_send() {
         assert!(why.contains(&format!("permission denied for table {table}")), "{table}: {why}");
     }
     let monitor = format!("set role \"{}\";", roles.name("monitor"));
-    let why = as_owner(&format!("{monitor} select {schema}.remove_replaced('x', '01890a5d-ac96-774b-bcce-b302099a8057')"));
+    let why =
+        as_owner(&format!("{monitor} select {schema}.remove_replaced('x', '01890a5d-ac96-774b-bcce-b302099a8057')"));
     assert!(why.unwrap_err().contains("permission denied for function remove_replaced"));
     // Nor change or take back sent jobs.
     for sql in ["delete from SCHEMA.job", "update SCHEMA.job set kind = 'other'", "delete from SCHEMA.timer_job"] {

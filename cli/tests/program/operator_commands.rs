@@ -161,7 +161,10 @@ fn the_doctor_checks_schedules_rules_and_permits(sandbox: &Sandbox) {
     assert!(state == "warn" && found.contains("tick has been due for 10"), "{found}");
     by_hand(sandbox, "delete from {}unblock");
     let (state, found) = doctor("permits");
-    assert_eq!((state.as_str(), found.as_str()), ("warn", "jobs wait at g:g, which nobody holds and nobody will open"));
+    assert_eq!(
+        (state.as_str(), found.as_str()),
+        ("warn", "jobs wait at g:g, which no job holds and no unblock will open")
+    );
 }
 
 fn the_doctor_names_timestamps_ahead_of_the_clock(sandbox: &Sandbox) {

@@ -240,6 +240,7 @@ impl Dispatcher {
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claim);
 
+        tracing::trace!(queue = %self.queue.name, jobs = claimed.jobs.len(), limit, took = ?(now - sent), "claimed");
         add(&self.node.counters.claimed, claimed.jobs.len());
         self.node.counters.claim_sizes.add(claimed.jobs.len());
         let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);

@@ -68,6 +68,7 @@ pub struct Backfilled {
     pub queue: String,
     /// The hint to send about them.
     #[serde(skip)]
+    #[doc(hidden)]
     pub hint: Hint,
 }
 

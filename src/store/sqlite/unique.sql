@@ -19,5 +19,16 @@ on conflict (key) do update set
     job_id = excluded.job_id, hold = excluded.hold, taken_at = excluded.taken_at, expires_at = excluded.expires_at
 
 -- name: replace
--- Removes a waiting job in favour of its replacement. A suspended job stays.
-delete from jobwright_job where id = :id and state in ('waiting', 'blocked', 'timer')
+-- Removes a waiting job in favour of its replacement. A suspended job stays, and so does a job with that id that asked for another key or for none: then
+-- the key is left over from a job before it.
+delete from jobwright_job
+where id = :id and state in ('waiting', 'blocked', 'timer')
+  and case when json_valid(options) then json_extract(options, '$.unique.key') end = :key
+
+-- name: is_left_over
+-- Whether the waiting job with that id asked for another key or for none.
+select exists (
+    select 1 from jobwright_job
+    where id = :id and state in ('waiting', 'blocked', 'timer')
+      and case when json_valid(options) then json_extract(options, '$.unique.key') end is not :key
+)

@@ -1,15 +1,56 @@
-//! Lines that belong together, as one.
+//! Lines that belong together, as one. Two APIs that differ have different lists nevertheless: nothing is left out that another line does not say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Joins the implementations of a type that have no conditions, and variants with their fields. Leaves out the lines that open a block of methods
-/// and say nothing new: each method has the name of its type.
+/// Traits of the standard library and of serde that go without their path: no other trait of these names is listed.
+const KNOWN: [&str; 20] = [
+    "Add",
+    "AddAssign",
+    "Clone",
+    "Copy",
+    "Debug",
+    "Default",
+    "Deref",
+    "DerefMut",
+    "Deserialize",
+    "Display",
+    "Drop",
+    "Eq",
+    "Error",
+    "From",
+    "FromStr",
+    "Hash",
+    "Ord",
+    "PartialEq",
+    "PartialOrd",
+    "Serialize",
+];
+/// The modules in which they are.
+const KNOWN_IN: [&str; 14] = [
+    "core::clone",
+    "core::cmp",
+    "core::convert",
+    "core::default",
+    "core::error",
+    "core::fmt",
+    "core::hash",
+    "core::marker",
+    "core::ops::arith",
+    "core::ops::deref",
+    "core::ops::drop",
+    "core::str::traits",
+    "serde_core::de",
+    "serde_core::ser",
+];
+
+/// Joins the implementations of a type that have no conditions, variants with their fields, and traits with the types that are chosen for them. A
+/// block of methods has no line: a method has the name of its type, and behind it the bounds of its block, if there are any.
 pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut variant: Option<String> = None;
+    let mut bounds = String::new();
     // Where the implementations of a type are, by their parameters and the type.
     let mut implementations: BTreeMap<(String, String), usize> = BTreeMap::new();
-    let mut blocks = BTreeSet::new();
     let mut lines = lines.into_iter().peekable();
     while let Some(line) = lines.next() {
         if let (Some(field), Some(last)) = (variant.as_deref().and_then(|name| field(name, &line)), out.last_mut()) {
@@ -18,22 +59,28 @@ pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
             continue;
         }
         variant = line.strip_prefix("pub ").filter(|name| is_path(name)).map(str::to_owned);
-        if opens_a_block(&line) {
-            if (line.contains(": ") || has_arguments(&line)) && blocks.insert(line.clone()) {
-                out.push(line);
-            }
+        if line.starts_with("impl") && !line.contains(" for ") {
+            bounds = bounds_of(&line).map(|bounds| format!(" [{bounds}]")).unwrap_or_default();
             continue;
+        }
+        let is_method = line.starts_with("pub ") && line.contains("fn ") || line.starts_with("pub const ");
+        if is_method {
+            out.push(line + &bounds);
+            continue;
+        }
+        bounds.clear();
+        let mut chosen = BTreeSet::new();
+        while let Some(next) = lines.next_if(|next| next.starts_with("    ")) {
+            chosen.insert(next.trim_start().trim_start_matches("pub type ").to_owned());
         }
         let Some(Implementation { generics, of, on }) = Implementation::read(&line) else {
-            out.push(line);
+            let chosen = chosen.iter().map(|chosen| format!(", {}", last_of_path(chosen))).collect::<String>();
+            out.push(line + &chosen);
             continue;
         };
-        let mut of = short(of).to_owned();
-        // The types that it chooses are on the next lines.
-        while let Some(chosen) = lines.next_if(|next| next.starts_with("    ")) {
-            let chosen = chosen.trim_start().trim_start_matches("pub type ");
-            of = format!("{of}<{}>", chosen.strip_prefix(on).unwrap_or(chosen).trim_start_matches("::"));
-        }
+        let chosen: Vec<&str> = chosen.iter().map(|chosen| last_of_path(chosen)).collect();
+        let chosen = if chosen.is_empty() { String::new() } else { format!("<{}>", chosen.join(", ")) };
+        let of = format!("{}{chosen}", short(of));
         match implementations.get(&(generics.to_owned(), on.to_owned())) {
             Some(&at) => {
                 let names = out[at].trim_end_matches(&format!(" for {on}")).to_owned();
@@ -46,6 +93,42 @@ pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
         }
     }
     out
+}
+
+/// The bounds of a block of methods: `S: a::B` of `impl<S: a::B> a::C<S>`.
+fn bounds_of(line: &str) -> Option<String> {
+    let (generics, condition) = (generics(line), line.split_once(" where ").map(|(_, condition)| condition));
+    let generics = generics.filter(|generics| generics.contains(": "));
+    match (generics, condition) {
+        (None, None) => None,
+        (bounds, condition) => Some([bounds, condition].into_iter().flatten().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// The parameters of `impl<…> …`, with nested brackets.
+fn generics(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("impl<")?;
+    let mut depth = 1;
+    let mut before = ' ';
+    for (at, c) in rest.char_indices() {
+        match c {
+            '<' => depth += 1,
+            // Not the arrow of a function.
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(&rest[..at]);
+        }
+        before = c;
+    }
+    None
+}
+
+/// `Err = a::E` of `a::C::Err = a::E`.
+fn last_of_path(chosen: &str) -> &str {
+    let name = chosen.split(" = ").next().unwrap_or_default();
+    &chosen[name.rfind("::").map_or(0, |at| at + 2)..]
 }
 
 /// The field of a variant that a line lists: `d: u8` of `pub a::B::C::d: u8`, if the variant is `a::B::C`.
@@ -67,37 +150,33 @@ impl<'a> Implementation<'a> {
         let rest = line.strip_prefix("impl")?;
         let (generics, rest) = if rest.starts_with('<') { rest.split_at(rest.find("> ")? + 1) } else { ("", rest) };
         let (of, on) = rest.trim_start().split_once(" for ")?;
-        if generics == "<'de>" {
-            // serde's way to say that a type owns all that it reads. A condition on the type itself comes from `#[serde(default)]`.
-            let on = on.split_once(" where ").map_or(on, |(on, _)| on);
-            return (of == "serde_core::de::Deserialize<'de>").then_some(Self {
-                generics: "",
-                of: "serde::Deserialize",
-                on,
-            });
+        if generics == "<'de>" && of == "serde_core::de::Deserialize<'de>" {
+            // serde's way to say that a type owns all that it reads. The condition comes from `#[serde(default)]`.
+            let own = |on: &str| {
+                on.split_once(" where ")
+                    .filter(|(on, condition)| *condition == format!("{on}: core::default::Default"))
+                    .map(|(on, _)| on.len())
+            };
+            let on = &on[..own(on).unwrap_or(on.len())];
+            return (!on.contains(" where ")).then_some(Self { generics: "", of: "serde_core::de::Deserialize", on });
         }
         let is_plain = is_path(of) && !on.contains(" where ") && !generics.contains(':');
         is_plain.then_some(Self { generics, of, on })
     }
 }
 
-/// A trait of the standard library or of serde goes without the path of its module: `core::fmt::Debug`.
 fn short(of: &str) -> &str {
-    match of.split("::").next() {
-        Some("core" | "alloc" | "std" | "serde_core" | "serde") => of.rsplit("::").next().unwrap_or(of),
+    match of.rsplit_once("::") {
+        Some((module, name))
+            if KNOWN.contains(&name)
+                && KNOWN_IN.contains(&module)
+                && of != "serde_core::de::Error"
+                && of != "serde_core::ser::Error" =>
+        {
+            name
+        }
         _ => of,
     }
-}
-
-/// Whether a line opens a block of methods: `impl a::C` or `impl<T: a::D> a::C<T>`.
-fn opens_a_block(line: &str) -> bool {
-    line.starts_with("impl") && !line.contains(" for ")
-}
-
-/// Whether the type of a block has chosen arguments, such as `a::C<a::D>`.
-fn has_arguments(line: &str) -> bool {
-    let Some((_, arguments)) = line.rsplit_once('<') else { return false };
-    arguments.contains("::")
 }
 
 fn is_path(text: &str) -> bool {
@@ -119,10 +198,15 @@ mod tests {
                 "pub struct a::C<'a>",
                 "impl<'a> core::clone::Clone for a::C<'a>",
                 "impl<'a> core::fmt::Debug for a::C<'a>",
-                "impl<'a> a::T for a::C<'a>",
                 "impl core::fmt::Debug for a::D",
+                "impl<'a> a::T for a::C<'a>",
+                "impl<'a> core::fmt::Write for a::C<'a>",
             ],
-            &["pub struct a::C<'a>", "impl<'a> Clone + Debug + a::T for a::C<'a>", "impl Debug for a::D"],
+            &[
+                "pub struct a::C<'a>",
+                "impl<'a> Clone + Debug + a::T + core::fmt::Write for a::C<'a>",
+                "impl Debug for a::D",
+            ],
         );
     }
 
@@ -133,19 +217,22 @@ mod tests {
             "impl core::convert::From<a::D> for a::C",
             "impl core::marker::Send for a::C where a::D: core::marker::Send",
             "impl !core::marker::Sync for a::C",
+            "impl<'de> serde_core::de::Deserialize<'de> for a::C where a::D: a::T",
         ];
         check(&lines, &lines);
     }
 
     #[test]
-    fn chosen_types_stand_with_their_trait_and_texts_of_serde_are_plain() {
+    fn chosen_types_stand_with_their_trait() {
         check(
             &[
                 "impl core::str::traits::FromStr for a::C",
                 "    pub type a::C::Err = a::E",
                 "impl<'de> serde_core::de::Deserialize<'de> for a::C where a::C: core::default::Default",
+                "impl<S: a::T> a::P for a::D<S>",
+                "    pub type a::D<S>::Store = S",
             ],
-            &["impl FromStr<Err = a::E> + Deserialize for a::C"],
+            &["impl FromStr<Err = a::E> + Deserialize for a::C", "impl<S: a::T> a::P for a::D<S>, Store = S"],
         );
     }
 
@@ -163,18 +250,27 @@ mod tests {
         );
     }
 
+    /// A method that moves to a block with other bounds has another line.
     #[test]
-    fn only_blocks_with_conditions_or_arguments_have_a_line() {
+    fn methods_have_the_bounds_of_their_block() {
         check(
             &[
                 "impl a::C",
                 "pub fn a::C::d()",
-                "impl a::C<'_>",
-                "impl<'a> a::C<'a>",
-                "impl a::C<a::D>",
                 "impl<S: a::T> a::C<S>",
+                "pub async fn a::C<S>::e(&self)",
+                "pub const a::C<S>::F: u8",
+                "impl<'a, S: a::T<a::D>> a::C<S> where S: a::U",
+                "pub fn a::C<S>::g()",
+                "pub struct a::D",
             ],
-            &["pub fn a::C::d()", "impl a::C<a::D>", "impl<S: a::T> a::C<S>"],
+            &[
+                "pub fn a::C::d()",
+                "pub async fn a::C<S>::e(&self) [S: a::T]",
+                "pub const a::C<S>::F: u8 [S: a::T]",
+                "pub fn a::C<S>::g() ['a, S: a::T<a::D>, S: a::U]",
+                "pub struct a::D",
+            ],
         );
     }
 }
