@@ -19,7 +19,7 @@ pub struct ExternalDone {
 pub struct Completed {
     /// The jobs that were accepted.
     pub ids: Vec<JobId>,
-    /// Whether one of them asked for a reply; it is a row of [`REPLY_QUEUE`](crate::REPLY_QUEUE) now.
+    /// Whether one of them asked for a reply; it is a row of [`REPLY_QUEUE`](crate::headers::REPLY_QUEUE) now.
     pub replies: bool,
     /// Whether jobs may be unblocked now: one of them held a group or permits, or one was refused because its job had been
     /// cancelled.

@@ -12,7 +12,7 @@ pub enum ReleaseReason {
     Stopping,
     /// The node lost its lease, and stopped its work. Counted when it has registered again, of the jobs that nobody else has taken by then.
     LeaseLost,
-    /// It was claimed, and could not begin: its [group run](crate::executor) ended before.
+    /// It was claimed, and could not begin: the group run that it belonged to ended before.
     NotBegun,
     /// Its kind can't run on this node, which leaves it alone.
     LeftAlone,

@@ -74,8 +74,7 @@ pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
             chosen.insert(next.trim_start().trim_start_matches("pub type ").to_owned());
         }
         let Some(Implementation { generics, of, on }) = Implementation::read(&line) else {
-            let chosen = chosen.iter().map(|chosen| format!(", {}", last_of_path(chosen))).collect::<String>();
-            out.push(line + &chosen);
+            out.push(chosen.iter().fold(line, |line, chosen| line + ", " + last_of_path(chosen)));
             continue;
         };
         let chosen: Vec<&str> = chosen.iter().map(|chosen| last_of_path(chosen)).collect();
