@@ -1063,7 +1063,7 @@ declare
     ended constant text := coalesce(current_setting('jobwright.ended', true), '');
     released constant text := coalesce(current_setting('jobwright.released', true), '');
     is_removed boolean;
-    waits boolean;
+    is_left_over boolean;
 begin
     perform from {schema}.unique_key k where k.key = taken and k.job_id = holder for update;
     if not found then
@@ -1080,9 +1080,11 @@ begin
     if is_removed then
         return true;
     end if;
-    waits := exists (select from {schema}.job t where t.id = holder and t.lock_owner is null)
-             or exists (select from {schema}.timer_job t where t.id = holder);
-    return case when not waits then false end;
+    -- Not a job that was claimed a moment ago and has been released since: it asked for this key.
+    is_left_over := exists (select from {schema}.job t
+                            where t.id = holder and t.lock_owner is null and {schema}.key_of(t.options) is distinct from taken)
+                    or exists (select from {schema}.timer_job t where t.id = holder and {schema}.key_of(t.options) is distinct from taken);
+    return case when not is_left_over then false end;
 end
 $remove$;
 revoke execute on function {schema}.remove_replaced(bytea, uuid) from public;
