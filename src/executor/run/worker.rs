@@ -200,6 +200,8 @@ async fn limited(kind: &Kind, stop: CancelSignal<'_>, handler: impl Future<Outpu
         biased;
         told = stop.cancelled() => told,
         ended = &mut limited => return match ended {
+            // A handler that asks (`JobContext::is_cancelled`) may see it before this task is woken for it.
+            _ if stop.look() == Some(CancelReason::JobCancelled) => AttemptEnd::Gone,
             Ok(ended) => AttemptEnd::Returned(ended),
             Err(limit) => AttemptEnd::TimedOut(limit),
         },
