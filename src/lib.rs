@@ -82,12 +82,12 @@
 //!
 //! A configuration that asks for a feature which the build lacks is an error.
 //!
-//! # What to rely on
+//! # Guarantees
 //!
-//! * What is committed is kept: a job runs until it is done, cancelled, or a dead letter with its reason. No crash removes it.
-//! * What is rolled back leaves no trace: there is no row and no wake-up before the transaction has really committed. A commit that the
+//! * A committed job is kept: it runs until it is done, cancelled, or a dead letter with its reason. No crash removes it.
+//! * A rollback leaves no trace: there is no row and no wake-up before the transaction has really committed. A commit that the
 //!   server turned into a rollback is an error.
-//! * Handlers run at least once and commit once. What a handler does outside its transaction can happen again.
+//! * Handlers run at least once and commit once. An effect of a handler outside its transaction can happen again.
 //! * Every wait has a deadline.
 
 #![warn(missing_debug_implementations)]

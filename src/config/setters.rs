@@ -209,18 +209,18 @@ impl HistoryConfig {
         self
     }
 
-    /// Keeps each dead letter until an operator retries or deletes it. This is the default.
-    #[must_use]
-    pub fn dead_letters_forever(mut self) -> Self {
-        self.dead_letters = None;
-        self
-    }
-
     /// How long dead letters are kept; executors remove older ones. By default, each waits until an operator
     /// retries or deletes it.
     #[must_use]
     pub fn dead_letters(mut self, dead_letters: Duration) -> Self {
         self.dead_letters = Some(dead_letters);
+        self
+    }
+
+    /// Keeps each dead letter until an operator retries or deletes it. This is the default.
+    #[must_use]
+    pub fn dead_letters_forever(mut self) -> Self {
+        self.dead_letters = None;
         self
     }
 }

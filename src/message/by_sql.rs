@@ -11,8 +11,8 @@ use crate::store::Postgres;
 
 /// A statement that sends one job, in a transaction of any driver of PostgreSQL. Made by [`MessageServices::as_sql`].
 ///
-/// It has one parameter, a text. It returns one row with one column, `id`, a UUID. Another id than [`id`](Self::id) is that of the job that holds the key of a
-/// unique job, which was then not sent.
+/// It has one parameter, a text. It returns one row with one column, `id`, a UUID. If that differs from [`id`](Self::id), the unique job was not sent, and
+/// another job holds its key.
 #[derive(Clone)]
 #[non_exhaustive]
 #[must_use = "nothing is sent before the statement is executed and its transaction has committed"]
@@ -67,17 +67,17 @@ impl MessageServices<Postgres> {
     /// # Ok(()) }
     /// ```
     ///
-    /// What differs from a context:
+    /// Differences from a context:
     /// * Executors are not woken by the commit: call [`wake`](Self::wake). The job is claimed from the table, also where there is a broker.
     /// * A conflict (a given id of another job, a unique job that is to be rejected) is an error of the statement (SQLSTATE 23505), so the transaction
     ///   has failed.
     /// * A job whose time to live ends before it is due is refused; a context sends it, and it expires.
     /// * A queue that is full refuses nothing, and [`sent`](Self::sent) does not count the job.
-    /// * In a handler, the job does not join the trace of the handler's job ([`NewJob::trace`](crate::NewJob::trace) makes it), and send hooks see no sender.
+    /// * In a handler, the job joins the trace of the handler's job only with [`NewJob::trace`](crate::NewJob::trace), and send hooks see no sender.
     /// * Several unique jobs, or jobs with given ids, in one transaction: send them in the same order everywhere, or two transactions may wait for each other and
     ///   one fails (SQLSTATE 40P01). A context orders them itself.
     ///
-    /// While the job exists, the same statement sends nothing more. A job that is over is sent again, and runs again.
+    /// While the job exists, the same statement sends nothing more. If the job is over, the same statement sends it again, and it runs again.
     ///
     /// # Errors
     /// * As for [`Context::send`](crate::Context::send), when the job is invalid, or a hook refuses it.

@@ -11,7 +11,7 @@ use crate::job::{Job, NewJob, check_name};
 use crate::store::schedules::TravelledSchedules;
 use crate::store::{AnyStore, Hint, JobStore, MigrationStatus, Postgres, Store};
 
-/// An application's store and the message services on it: what other libraries call a client. Cheap to clone.
+/// An application's store and the message services on it. Other libraries call this a client. Cheap to clone.
 pub struct MessageServices<S: Store = Postgres> {
     pub(crate) shared: Arc<Shared<S>>,
 }

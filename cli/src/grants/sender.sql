@@ -15,6 +15,6 @@ grant select (queue, lock_owner, blocked_on) on {schema}.job to {role};
 grant insert on {schema}.unblock to {role};
 -- Whether the schema is complete.
 grant select on {schema}.migration to {role};
--- Unique jobs. With this right it can also change the keys of others, and remove waiting jobs that hold one.
+-- Unique jobs. With this right it can also change the keys of others, and remove waiting jobs and timers that hold one.
 --{unique} grant select, insert, update on {schema}.unique_key to {role};
 --{unique} grant execute on function {schema}.take_unique, {schema}.try_unique, {schema}.remove_replaced to {role};

@@ -21,11 +21,11 @@ diesel::table! {
     orders (id) {
         /// Drawn by the database.
         id -> BigInt,
-        /// Who ordered.
+        /// The customer.
         customer -> Text,
-        /// What the bank is to charge.
+        /// The amount to charge.
         cents -> BigInt,
-        /// Whether it has.
+        /// Whether the bank has charged it.
         paid -> Bool,
     }
 }
@@ -38,7 +38,7 @@ pub const SCHEMA: &str = "create table if not exists orders (
     paid boolean not null default false
 )";
 
-/// What the handlers need.
+/// The state of the handlers.
 pub struct Shop {
     /// The service's own connections.
     pub pool: Pool<AsyncPgConnection>,
@@ -71,7 +71,7 @@ impl Command for ChargeOrder {
         shop.bank.charge(cents, &key).await?;
         // A transaction of its own, which may stand although the job runs again: it has to be harmless at the second time.
         diesel::update(order).set(orders::paid.eq(true)).execute(&mut connection).await?;
-        // What is sent commits with the end of this job.
+        // This message commits with the end of this job.
         cx.send(NewJob::json("thank", &self.order))?;
         Ok(Outcome::Done)
     }

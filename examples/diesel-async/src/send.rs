@@ -1,4 +1,4 @@
-//! Sends jobs in transactions of diesel-async. To copy: nothing here is about this service.
+//! Sends jobs in transactions of diesel-async. Copy this file: it knows nothing of this service.
 
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -19,7 +19,7 @@ pub struct Sent {
 }
 
 /// Sends a job in the transaction that is open on `connection`. At the first error, of this or of any other statement, return it from the closure of
-/// `transaction`: the server takes nothing of a transaction that goes on after an error, and diesel-async does not tell.
+/// `transaction`. Otherwise the server rolls the transaction back at its commit, and diesel-async returns `Ok`.
 ///
 /// # Errors
 /// When the job is invalid or the database does not take it. A conflict, as of a unique job that is to be rejected, is diesel's `UniqueViolation`.

@@ -1,5 +1,5 @@
 //! A shop in one file of SQLite. One process runs the jobs, others take orders: an order and its job are one commit. RabbitMQ carries the jobs to the
-//! process that runs them, invoices to a program that prints them, and news to those who listen. While it is down, orders go on.
+//! process that runs them, invoices to a program that prints them, and events to all listeners. While it is down, orders go on.
 
 use std::time::Duration;
 
