@@ -32,7 +32,7 @@ async fn main() -> Result<(), Error> {
             println!("{} jobs done, {} of them came over the broker", stats.done, stats.delivered);
         }
         ["order", customer, cents] => {
-            // A process that sends one job: without this, the job may go by the table.
+            // This process sends one job. Without `prepare`, an executor may claim it from the table.
             messages.prepare("default").await;
             let placed = place(&messages, customer, cents.parse()?).await?;
             println!("order {}: {:?}", placed.order, placed.went);
