@@ -1050,10 +1050,28 @@ create trigger suspended_job_unique after delete on {schema}.suspended_job for e
 create trigger dead_letter_job_unique after delete on {schema}.dead_letter_job for each row
     when (old.options ? 'unique') execute function {schema}.release_unique();
 
--- Removes the job that holds a key, for the job that replaces it. Returns whether it did; null if the key is left over, and the waiting job with that id
--- asked for another key or for none. A sender has the right to do that and no other right to remove jobs, so the function has its owner's. It removes no
--- job that is claimed, suspended or a dead letter, or that does not hold the key. The settings, which any role can set, would keep the triggers from
--- releasing what the removed job holds.
+-- Whether the job that a key names waits (and can still be replaced), and whether it goes on otherwise. Neither, if it did not ask for this key: then the
+-- key is left over from an earlier job with the same id. A sender can't read options, so the function has its owner's rights. It is in plpgsql because
+-- that keeps its plan.
+create function {schema}.key_holder(taken bytea, holder uuid, out waits boolean, out goes_on boolean)
+language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $holder$
+begin
+    waits := exists (select from {schema}.job t where t.id = holder and t.lock_owner is null and {schema}.key_of(t.options) = taken)
+             or exists (select from {schema}.timer_job t where t.id = holder and {schema}.key_of(t.options) = taken)
+             or exists (select from {schema}.suspended_job t where t.id = holder and {schema}.key_of(t.options) = taken);
+    goes_on := exists (select from {schema}.job t where t.id = holder and {schema}.key_of(t.options) = taken)
+               or exists (select from {schema}.external_job t where t.id = holder and {schema}.key_of(t.options) = taken)
+               or exists (select from {schema}.dead_letter_job t where t.id = holder and {schema}.key_of(t.options) = taken);
+end
+$holder$;
+revoke execute on function {schema}.key_holder(bytea, uuid) from public;
+
+-- Removes the job that holds a key, for the job that replaces it. Returns whether it did. A sender has the right to do that and no other right to remove
+-- jobs, so the function has its owner's. It removes no job that is claimed, suspended or a dead letter, or that does not hold the key. The settings, which
+-- any role can set, would keep the triggers from releasing what the removed job holds.
 create function {schema}.remove_replaced(taken bytea, holder uuid) returns boolean
 language plpgsql
 security definer
@@ -1063,7 +1081,6 @@ declare
     ended constant text := coalesce(current_setting('jobwright.ended', true), '');
     released constant text := coalesce(current_setting('jobwright.released', true), '');
     is_removed boolean;
-    is_left_over boolean;
 begin
     perform from {schema}.unique_key k where k.key = taken and k.job_id = holder for update;
     if not found then
@@ -1077,14 +1094,7 @@ begin
         is_removed := found;
     end if;
     perform set_config('jobwright.ended', ended, true), set_config('jobwright.released', released, true);
-    if is_removed then
-        return true;
-    end if;
-    -- Not a job that was claimed a moment ago and has been released since: it asked for this key.
-    is_left_over := exists (select from {schema}.job t
-                            where t.id = holder and t.lock_owner is null and {schema}.key_of(t.options) is distinct from taken)
-                    or exists (select from {schema}.timer_job t where t.id = holder and {schema}.key_of(t.options) is distinct from taken);
-    return case when not is_left_over then false end;
+    return is_removed;
 end
 $remove$;
 revoke execute on function {schema}.remove_replaced(bytea, uuid) from public;
@@ -1103,7 +1113,6 @@ declare
     ask record;
     held record;
     is_held boolean;
-    is_removed boolean;
 begin
     for ask in
         select u.key, u.id, u.hold, clock_timestamp() + u.period * interval '1 microsecond' as until, u.conflict, u.n::int as n
@@ -1117,15 +1126,10 @@ begin
                 return query select ask.n, 'free'::text, ask.id;
                 exit;
             end if;
-            select k.job_id, k.hold, k.expires_at,
-                   exists (select from {schema}.job t where t.id = k.job_id and t.lock_owner is null)
-                   or exists (select from {schema}.timer_job t where t.id = k.job_id)
-                   or exists (select from {schema}.suspended_job t where t.id = k.job_id) as waits,
-                   exists (select from {schema}.job t where t.id = k.job_id)
-                   or exists (select from {schema}.external_job t where t.id = k.job_id)
-                   or exists (select from {schema}.dead_letter_job t where t.id = k.job_id) as goes_on
+            select k.job_id, k.hold, k.expires_at, h.waits, h.goes_on
             into held
-            from {schema}.unique_key k where k.key = ask.key;
+            from {schema}.unique_key k cross join lateral {schema}.key_holder(k.key, k.job_id) h
+            where k.key = ask.key;
             -- The key was released meanwhile: ask again.
             continue when not found;
             is_held := case held.hold when 'period' then held.expires_at > clock_timestamp()
@@ -1145,15 +1149,10 @@ begin
             if ask.conflict = 'replace' and held.waits and held.job_id <> ask.id then
                 perform from {schema}.unique_key k where k.key = ask.key and k.job_id = held.job_id for update;
                 continue when not found;
-                is_removed := {schema}.remove_replaced(ask.key, held.job_id);
-                if is_removed is distinct from false then
+                if {schema}.remove_replaced(ask.key, held.job_id) then
                     insert into {schema}.unique_key as k (key, job_id, hold, expires_at) values (ask.key, ask.id, ask.hold, ask.until)
                     on conflict (key) do update set job_id = excluded.job_id, hold = excluded.hold, expires_at = excluded.expires_at;
-                    if is_removed then
-                        return query select ask.n, 'replaced'::text, held.job_id;
-                    else
-                        return query select ask.n, 'free'::text, ask.id;
-                    end if;
+                    return query select ask.n, 'replaced'::text, held.job_id;
                     exit;
                 end if;
                 -- The job was just claimed. A key that is held only while it waits is free now: ask again. A suspended job waits on, and is kept.

@@ -386,31 +386,44 @@ async fn the_end_of_a_job_waits_for_no_sender() {
     assert_eq!(try_send(&store, waiting()).await.1, None, "a key whose job is gone holds nobody up");
 }
 
-/// A key that a job before it left to a waiting job with the same id, which asked for none: that job stays, and the key goes to the sender.
-async fn a_left_over_key_removes_no_job<T: crate::support::SqlDb>(db: &T) {
+/// A key that names a job which asked for none, as an earlier job with the same id can leave it: nothing holds it, and that job stays. A period lasts
+/// whatever becomes of the id.
+async fn a_left_over_key_is_free_and_removes_no_job<T: crate::support::SqlDb>(db: &T) {
     let store = db.jobs();
+    let ask = async |unique: Unique| {
+        let sent = try_send(&store, job().unique(unique));
+        tokio::time::timeout(Duration::from_secs(60), sent).await.expect("it goes round and round")
+    };
     for key in [Unique::key("a"), Unique::key("b").while_waiting()] {
-        let other = store.send(job().unique(key.clone())).await;
-        db.change("update {}job set options = '{ }'").await;
-        let sent = try_send(&store, job().unique(key.clone().replace()));
-        let (id, holder) = tokio::time::timeout(Duration::from_secs(60), sent).await.expect("it goes round and round");
-        assert_eq!(holder, None, "{key:?}");
-        assert_eq!(store.state(other).await, Some(JobState::Waiting), "{key:?}");
-        assert_eq!(try_send(&store, job().unique(key)).await.1, Some(id));
+        for again in [key.clone(), key.clone().reject(), key.clone().replace()] {
+            let other = store.send(job().unique(key.clone())).await;
+            db.change("update {}job set options = '{ }'").await;
+            let (id, holder) = ask(again.clone()).await;
+            assert_eq!(holder, None, "{again:?}");
+            assert_eq!(store.state(other).await, Some(JobState::Waiting), "{again:?}");
+            assert_eq!(ask(key.clone()).await.1, Some(id), "{again:?}");
+            store.delete(&JobFilter::default(), false).await.unwrap();
+        }
     }
+    let period = Unique::key("c").for_period(LATER);
+    let first = store.send(job().unique(period.clone())).await;
+    store.delete(&JobFilter::ids([first]), false).await.unwrap();
+    assert_eq!(store.send(job().id(first)).await, first);
+    assert_eq!(ask(period.replace()).await.1, Some(first));
+    assert_eq!(store.state(first).await, Some(JobState::Waiting));
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_left_over_key_on_sqlite() {
     if let Some(db) = crate::support::sqlite::SqliteDb::create().await {
-        a_left_over_key_removes_no_job(&db).await;
+        a_left_over_key_is_free_and_removes_no_job(&db).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_left_over_key_on_postgres() {
     if let Some(db) = crate::support::postgres::Pg::<false>::create().await {
-        a_left_over_key_removes_no_job(&db).await;
+        a_left_over_key_is_free_and_removes_no_job(&db).await;
     }
 }

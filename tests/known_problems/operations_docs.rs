@@ -71,6 +71,7 @@ fn every_function_for_users_is_named_in_the_documents() {
         "hold_node",
         "is_carriable",
         "is_simple",
+        "key_holder",
         "key_of",
         "lock_limits",
         "log_starts",

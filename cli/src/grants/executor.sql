@@ -15,7 +15,7 @@ grant select, insert, update on {schema}.limit_lock to {role};
 grant select, update on {schema}.admission to {role};
 grant select, insert, update, delete on {schema}.history, {schema}.result, {schema}.progress to {role};
 -- What its statements call. Some of these functions run with the rights of the schema's owner.
-grant execute on function {schema}.send, {schema}.wake, {schema}.is_carriable, {schema}.decide_ids, {schema}.take_unique, {schema}.try_unique, {schema}.remove_replaced to {role};
+grant execute on function {schema}.send, {schema}.wake, {schema}.is_carriable, {schema}.decide_ids, {schema}.take_unique, {schema}.try_unique, {schema}.key_holder, {schema}.remove_replaced to {role};
 grant execute on function {schema}.node_locks, {schema}.hold_node, {schema}.refuse_node, {schema}.node_is_idle to {role};
 grant execute on function {schema}.subject, {schema}.is_simple, {schema}.lock_limits, {schema}.allowance, {schema}.log_starts, {schema}.key_of to {role};
 -- Queues of external workers: the key of the tokens that they report with. To nobody else.

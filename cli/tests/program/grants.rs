@@ -108,6 +108,7 @@ fn roles_do_their_work_with_what_they_are_granted() {
         let replaces = format!("unique_key => 'replaced', unique_conflict => 'replace', {due}");
         as_owner(&format!("{sender} select {schema}.send('ends', '1', {replaces})")).unwrap();
     }
+    assert_eq!(sandbox.list(&["--kind", "ends"]).len(), 5 + 3 + 1 + 1 + 1, "one for each that is unique");
 
     let log = sandbox.file("worker.log");
     let mut worker = roles

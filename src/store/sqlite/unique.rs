@@ -16,7 +16,6 @@ const KNOWN_AS: &str = section(SQL, "known_as");
 const HOLDER: &str = section(SQL, "holder");
 const TAKE: &str = section(SQL, "take");
 const REPLACE: &str = section(SQL, "replace");
-const IS_LEFT_OVER: &str = section(SQL, "is_left_over");
 
 /// The job that has the id of a message.
 pub(super) enum KnownAs {
@@ -87,7 +86,7 @@ fn take_one(
     if let Some((holder, true, waits)) = held {
         match options.conflict {
             UniqueConflict::Reject if holder != message.id => return Err(conflict(message, holder).into()),
-            UniqueConflict::Replace if holder != message.id && waits && remove(connection, holder, &options.key)? => {}
+            UniqueConflict::Replace if holder != message.id && waits && remove(connection, holder)? => {}
             _ => return Ok(Some(holder)),
         }
     }
@@ -101,14 +100,7 @@ fn take_one(
     Ok(None)
 }
 
-/// Removes a waiting job in favour of its replacement, if it holds the key. Returns `false` if the job is suspended.
-fn remove(connection: &Connection, id: JobId, key: &str) -> Work<bool> {
-    let id = id.as_uuid().as_bytes();
-    if connection.prepare_cached(REPLACE)?.execute(named_params! { ":id": id, ":key": key })? == 1 {
-        return Ok(true);
-    }
-    let is_left_over = connection
-        .prepare_cached(IS_LEFT_OVER)?
-        .query_row(named_params! { ":id": id, ":key": key }, |row| row.get(0))?;
-    Ok(is_left_over)
+/// Removes a waiting job in favour of its replacement. Returns `false` if the job is suspended.
+fn remove(connection: &Connection, id: JobId) -> Work<bool> {
+    Ok(connection.prepare_cached(REPLACE)?.execute(named_params! { ":id": id.as_uuid().as_bytes() })? == 1)
 }

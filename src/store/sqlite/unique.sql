@@ -4,11 +4,12 @@ select kind, queue, case when json_valid(options) then json_extract(options, '$.
 
 -- name: holder
 -- The job that has a key, whether the key is still held, and whether that job waits. If the job no longer exists, only a period can still
--- hold the key.
+-- hold the key. A job with its id that asked for another key, or for none, is another job.
 select job_id, waits, case hold when 'period' then expires_at > :now when 'waiting' then waits else is_there end as held
 from (
     select k.*, job.seq is not null as is_there, coalesce(job.state in ('waiting', 'blocked', 'timer', 'suspended'), false) as waits
-    from jobwright_unique_key k left join jobwright_job job on job.id = k.job_id
+    from jobwright_unique_key k left join jobwright_job job
+        on job.id = k.job_id and case when json_valid(job.options) then json_extract(job.options, '$.unique.key') end = lower(hex(k.key))
     where k.key = unhex(:key)
 )
 
@@ -19,16 +20,5 @@ on conflict (key) do update set
     job_id = excluded.job_id, hold = excluded.hold, taken_at = excluded.taken_at, expires_at = excluded.expires_at
 
 -- name: replace
--- Removes a waiting job in favour of its replacement. A suspended job stays, and so does a job with that id that asked for another key or for none: then
--- the key is left over from a job before it.
-delete from jobwright_job
-where id = :id and state in ('waiting', 'blocked', 'timer')
-  and case when json_valid(options) then json_extract(options, '$.unique.key') end = :key
-
--- name: is_left_over
--- Whether the waiting job with that id asked for another key or for none.
-select exists (
-    select 1 from jobwright_job
-    where id = :id and state in ('waiting', 'blocked', 'timer')
-      and case when json_valid(options) then json_extract(options, '$.unique.key') end is not :key
-)
+-- Removes a waiting job in favour of its replacement. A suspended job stays.
+delete from jobwright_job where id = :id and state in ('waiting', 'blocked', 'timer')
