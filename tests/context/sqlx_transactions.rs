@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use jobwright::admin::JobState;
+use jobwright::sqlx_0_8::Sqlx;
 use jobwright::{
-    CommandExecutor, Error, ErrorKind, JobError, KindOptions, MessageServices, NewJob, Outcome, RetryAdvice,
-    RetryPolicy,
+    CommandExecutor, Error, ErrorKind, FlushInto, JobError, KindOptions, MessageService, MessageServices, NewJob,
+    Outcome, Result, RetryAdvice, RetryPolicy, Written, async_trait,
 };
 use sqlx::Connection as _;
 use sqlx_0_8 as sqlx;
 
 use crate::context::services::{Audit, Refuses};
-use crate::support::environment::{World, quick};
+use crate::support::environment::{PATIENCE, World, quick};
 use crate::support::jobs::{LATER, job};
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
 use crate::support::sqlx::{SqlxDb, pool};
-use crate::support::{TestDb, pgbouncer_url};
+use crate::support::{TestDb, eventually, pgbouncer_url};
 
 async fn write(connection: &mut sqlx::PgConnection, line: &str) {
     sqlx::query("insert into ledger (line) values ($1)").bind(line).execute(connection).await.unwrap();
@@ -312,6 +313,52 @@ async fn a_pool_without_a_free_connection_is_busy() {
     assert!(error.to_string().contains("the application has closed its pool"), "{error}");
     // The engine has connections of its own.
     messages.send(job()).await.unwrap();
+}
+
+/// Sends its jobs if the database takes them, and goes on if it does not.
+struct BestEffort(Box<dyn MessageService<Sqlx>>);
+
+#[async_trait]
+impl MessageService<Sqlx> for BestEffort {
+    wraps!(0: Sqlx);
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, Sqlx>) -> Result<Written> {
+        Ok(self.0.flush(into).await.unwrap_or_default())
+    }
+}
+
+/// The refused row has aborted the transaction, and sqlx would report its commit as a success.
+#[tokio::test]
+async fn an_error_that_a_service_hides_fails_the_commit() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    db.aside().raw("alter table {schema}.job add constraint refuses check (kind <> 'refused')").await;
+    let messages = db.messages().await.wrap(BestEffort);
+    let mut cx = messages.begin();
+    write(cx.transaction().await.unwrap(), "written").await;
+    cx.send(NewJob::json("refused", &1)).unwrap();
+    let error = cx.commit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+    assert_eq!(kept(&db).await, (0, 0));
+    messages.send(job()).await.unwrap();
+}
+
+/// sqlx itself would wait for the end of the statement before it gives the connection back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_was_given_up_keeps_no_connection_of_the_pool() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let config = db.aside().config().call_timeout(Duration::from_secs(2));
+    let small = sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(60));
+    let pool = small.connect(config.url.expose()).await.unwrap();
+    let messages = MessageServices::sqlx(pool, &config).await.unwrap();
+    let lock = db.aside().hold("lock table {schema}.ledger in access exclusive mode").await;
+    let mut cx = messages.begin();
+    let insert = format!("insert into {}.ledger (line) values ('late')", db.aside().schema());
+    let waits = sqlx::query(&insert).execute(&mut **cx.transaction().await.unwrap());
+    tokio::time::timeout(Duration::from_millis(300), waits).await.expect_err("it did not wait");
+    drop(cx);
+    // The lock is still there.
+    eventually(PATIENCE, async || messages.begin().transaction().await.is_ok()).await;
+    drop(lock);
 }
 
 /// A lost conflict is one, however sqlx's error is wrapped.

@@ -49,12 +49,15 @@ impl Driver for SqlxConnection<'_> {
         }
         // Unnamed behind a transaction pooler, as it is on the connections of the engine.
         let query = sqlx::query_with(&statement.sql, arguments).persistent(!self.shared.pgbouncer);
+        if let Some(probed) = &mut self.probed {
+            probed.asks();
+        }
         let done = match timeout(self.shared.call_timeout, query.fetch_all(&mut *self.connection)).await {
             Ok(answer) => answer.map_err(|error| context.explain_sqlx(error)),
             Err(_) => Err(context.timeout(self.shared.call_timeout)),
         };
-        if let (Err(error), Some(probed)) = (&done, &mut self.probed) {
-            probed.heed(error);
+        if let Some(probed) = &mut self.probed {
+            probed.answered(done.as_ref().err());
         }
         done
     }

@@ -13,8 +13,8 @@ use crate::conflict::sqlx_code;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::postgres::error::{ErrorContext, unanswered};
 
-/// Refused where there is no transaction, and in one that is aborted.
-const PROBE: &str = "savepoint jobwright";
+/// Refused where there is no transaction, and in one that is aborted. It leaves no savepoint: what follows would be a subtransaction with an id of its own.
+const PROBE: &str = "savepoint jobwright; release savepoint jobwright";
 
 impl SqlxConnection<'_> {
     /// Makes sure that there is a transaction to write into. One of the caller, of any depth, is only looked at, which takes no round trip: its commit is the
@@ -36,12 +36,15 @@ impl SqlxConnection<'_> {
             )));
         }
         let context = ErrorContext { what: "go on with a transaction", label };
+        probed.asks();
         let error = match timeout(shared.call_timeout, self.connection.execute(PROBE)).await {
             Ok(Ok(_)) => {
+                probed.answered(None);
                 probed.is_open = true;
                 return Ok(());
             }
             Ok(Err(error)) if sqlx_code(&error) == Some(SqlState::NO_ACTIVE_SQL_TRANSACTION) => {
+                probed.answered(None);
                 let why = "a statement inside it ended it (COMMIT or ROLLBACK)";
                 return Err(
                     aborted(format!("the transaction on {label} was over before its commit: {why}")).with_source(error)
@@ -50,7 +53,7 @@ impl SqlxConnection<'_> {
             Ok(Err(error)) => context.explain_sqlx(error),
             Err(_) => context.timeout(shared.call_timeout),
         };
-        probed.heed(&error);
+        probed.answered(Some(&error));
         if unanswered(&error) {
             let why = format!("the connection to {label} was lost before the commit was sent; nothing was kept");
             return Err(aborted(why).with_source(error));

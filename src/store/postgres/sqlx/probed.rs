@@ -8,6 +8,8 @@ use crate::error::{Error, ErrorKind};
 pub(super) struct Probed {
     /// It was probed since code of others had it.
     pub(super) is_open: bool,
+    /// A statement of ours was sent, and its answer has not come. If its future was dropped, none will be read.
+    is_asked: bool,
     /// A statement got no answer: it may still run.
     is_lost: bool,
 }
@@ -18,14 +20,23 @@ impl Probed {
         self.is_open = false;
     }
 
-    /// Takes note of the error of a statement of ours.
-    pub(super) fn heed(&mut self, error: &Error) {
-        self.is_lost |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable);
+    /// Notes that a statement of ours is about to be sent.
+    pub(super) fn asks(&mut self) {
+        self.is_asked = true;
+    }
+
+    /// Notes how that statement ended. After an error the transaction is aborted, so it has to be probed again before its commit.
+    pub(super) fn answered(&mut self, error: Option<&Error>) {
+        self.is_asked = false;
+        if let Some(error) = error {
+            self.is_open = false;
+            self.is_lost |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable);
+        }
     }
 
     /// Returns whether the connection is of no use to others.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+        self.is_asked || self.is_lost
     }
 }
 

@@ -44,18 +44,42 @@ pub struct SqlxTransaction {
 }
 
 /// A connection that is being used in a way that can't be cancelled: it is closed, and not given back, unless that ends well.
-struct Uncertain(Option<PoolConnection<sqlx::Postgres>>);
+struct Uncertain {
+    connection: Option<PoolConnection<sqlx::Postgres>>,
+    runtime: Handle,
+}
 
 impl Uncertain {
     fn certain(mut self) -> Option<PoolConnection<sqlx::Postgres>> {
-        self.0.take()
+        self.connection.take()
+    }
+
+    /// Rolls back, and gives the connection back to its pool. The savepoints that the application has left open end too.
+    async fn roll_back(mut self, shared: &Shared) -> Result<()> {
+        let Some(open) = &mut self.connection else { return Ok(()) };
+        let context = ErrorContext { what: "roll back", label: &shared.label };
+        let all = async {
+            while depth(open) > 0 {
+                Manager::rollback(open).await?;
+            }
+            Ok(())
+        };
+        timeout(shared.call_timeout, all)
+            .await
+            .map_err(|_| context.timeout(shared.call_timeout))?
+            .map_err(|error| context.explain_sqlx(error))?;
+        drop(self.certain());
+        Ok(())
     }
 }
 
 impl Drop for Uncertain {
     fn drop(&mut self) {
-        if let Some(connection) = &mut self.0 {
+        if let Some(mut connection) = self.connection.take() {
             connection.close_on_drop();
+            // sqlx closes it on a task.
+            let _runtime = self.runtime.enter();
+            drop(connection);
         }
     }
 }
@@ -68,8 +92,8 @@ impl SqlxTransaction {
         let acquired = timeout(shared.call_timeout, pool.acquire()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
         let acquired = acquired.map_err(|error| context.explain_sqlx(error).keeping_nothing())?;
         let begun = Instant::now();
-        let mut connection = Uncertain(Some(acquired));
-        let Some(acquired) = &mut connection.0 else { return Err(context.timeout(shared.call_timeout)) };
+        let mut connection = Uncertain { connection: Some(acquired), runtime: runtime.clone() };
+        let Some(acquired) = &mut connection.connection else { return Err(context.timeout(shared.call_timeout)) };
         // If this is cancelled or late, the connection may be left in a transaction of which the pool knows nothing.
         timeout(shared.call_timeout, Manager::begin(acquired, None))
             .await
@@ -167,8 +191,8 @@ impl UnitOfWork for SqlxTransaction {
     /// probed since the application had the transaction.
     async fn commit(mut self) -> Result<()> {
         self.driver().await?;
-        let mut connection = Uncertain(self.open.take());
-        let Some(open) = &mut connection.0 else { return Err(over(&self.shared)) };
+        let mut connection = Uncertain { connection: self.open.take(), runtime: self.runtime.clone() };
+        let Some(open) = &mut connection.connection else { return Err(over(&self.shared)) };
         let context = ErrorContext { what: "commit", label: &self.shared.label };
         let error = match timeout(self.shared.call_timeout, Manager::commit(open)).await {
             Ok(Ok(())) => {
@@ -178,48 +202,41 @@ impl UnitOfWork for SqlxTransaction {
             Ok(Err(error)) => context.explain_sqlx(error),
             Err(_) => context.timeout(self.shared.call_timeout),
         };
-        // It may still be committing, and nobody may wait behind that.
-        drop(connection);
         match error.kind() {
             ErrorKind::Unreachable | ErrorKind::Timeout => {
+                // It may still be committing, and no other user may wait behind that.
+                drop(connection);
                 resolve(&self.shared, std::mem::take(&mut self.evidence), self.begun, error).await
             }
-            // The server answered, so no commit is in progress any more.
-            _ => Err(error),
+            // The server answered, so no commit is in progress any more, and it has rolled back. sqlx still counts the transaction.
+            _ => {
+                if let Err(why) = connection.roll_back(&self.shared).await {
+                    tracing::debug!(error = %why, "a connection of sqlx is closed");
+                }
+                Err(error)
+            }
         }
     }
 
     async fn rollback(mut self) -> Result<()> {
-        let mut connection = Uncertain(self.open.take());
-        let Some(open) = &mut connection.0 else { return Ok(()) };
-        let context = ErrorContext { what: "roll back", label: &self.shared.label };
-        let all = async {
-            // Also the savepoints that the application has left open.
-            while depth(open) > 0 {
-                Manager::rollback(open).await?;
-            }
-            Ok(())
-        };
-        timeout(self.shared.call_timeout, all)
-            .await
-            .map_err(|_| context.timeout(self.shared.call_timeout))?
-            .map_err(|error| context.explain_sqlx(error))?;
-        drop(connection.certain());
-        Ok(())
+        let connection = Uncertain { connection: self.open.take(), runtime: self.runtime.clone() };
+        connection.roll_back(&self.shared).await
     }
 }
 
 impl Drop for SqlxTransaction {
+    /// sqlx would roll back when the connection is used again, and would wait for that without a limit, behind a statement that still runs.
     fn drop(&mut self) {
-        let Some(mut open) = self.open.take() else { return };
+        let Some(open) = self.open.take() else { return };
+        let connection = Uncertain { connection: Some(open), runtime: self.runtime.clone() };
         if self.probed.is_lost() {
-            // sqlx would wait for its answer without a limit before it gives the connection back.
-            open.close_on_drop();
+            return;
         }
-        while depth(&open) > 0 {
-            Manager::start_rollback(&mut open);
-        }
-        let _runtime = self.runtime.enter();
-        drop(open);
+        let shared = self.shared.clone();
+        self.runtime.spawn(async move {
+            if let Err(error) = connection.roll_back(&shared).await {
+                tracing::debug!(%error, "a connection of sqlx is closed");
+            }
+        });
     }
 }
