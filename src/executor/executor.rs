@@ -61,7 +61,10 @@ impl<S: Store> CommandExecutor<S> {
         let patience = executor.settings.call_timeout;
         tokio::select! {
             () = executor.settings.vitals.until_open() => {}
-            () = executor.ended.cancelled() => {}
+            () = executor.ended.cancelled() => {
+                executor.shutdown(Duration::ZERO).await?;
+                return Err(Error::new(ErrorKind::Database, "the executor ended while it started"));
+            }
             () = tokio::time::sleep(patience) => {
                 tracing::warn!(?patience, "the lease of the new executor is not renewed yet: it runs no job before that");
             }

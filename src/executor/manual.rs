@@ -249,7 +249,7 @@ impl<S: Store> ManualExecutor<S> {
             AttemptEnd::Returned(ended) => ended,
             AttemptEnd::DoneWithout => Ok(Outcome::Done),
             AttemptEnd::TimedOut(limit) => Err(JobError::new(format!("the handler did not finish within {limit:?}"))),
-            AttemptEnd::Cancelled | AttemptEnd::Gone => Err(JobError::new("the handler was asked to stop")),
+            AttemptEnd::Cancelled | AttemptEnd::Gone { .. } => Err(JobError::new("the handler was asked to stop")),
         })
     }
 

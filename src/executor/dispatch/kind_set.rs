@@ -228,6 +228,7 @@ mod tests {
         set.was_refused(None, true, start());
         assert!(set.wait_for_ends("q"), "between its claim and its refusal");
         assert!(!refuse(&mut set) && set.is_refused(start()));
+        assert!(!set.is_refused(start() + 2 * LONGEST_TOLD), "it asks again in the end");
         drop(second);
         assert!(!set.is_refused(start()));
     }

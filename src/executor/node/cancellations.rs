@@ -73,7 +73,12 @@ impl Cancellations {
         if self.node.is_cancelled() {
             return Some(CancelReason::NodeStopping);
         }
-        (self.any.load(Ordering::Acquire) && self.lock().contains(&fence)).then_some(CancelReason::JobCancelled)
+        self.is_stale(fence).then_some(CancelReason::JobCancelled)
+    }
+
+    /// Returns whether the job of this claim was cancelled or taken away. It takes no lock unless some job was.
+    fn is_stale(&self, fence: Fence) -> bool {
+        self.any.load(Ordering::Acquire) && self.lock().contains(&fence)
     }
 
     /// Waits until the handler of this claim is to stop.
@@ -194,6 +199,11 @@ impl<'a> CancelSignal<'a> {
     /// See [`Cancellations::look`].
     pub(crate) fn look(&self) -> Option<CancelReason> {
         self.cancellations.look(self.fence)
+    }
+
+    /// See [`Cancellations::is_stale`].
+    pub(crate) fn is_stale(&self) -> bool {
+        self.cancellations.is_stale(self.fence)
     }
 
     /// See [`Cancellations::cancelled`].

@@ -30,7 +30,8 @@ pub(crate) fn discard<S: Store>(context: Context<S>) -> OptionFuture<BoxFuture<'
 }
 
 /// Does the same for a handler that did not return. It may have left a statement that runs for long, which a rollback would wait for, so the
-/// transaction is dropped: that cancels the statement.
+/// transaction is dropped: that cancels the statement. On a connection of sqlx, which can't cancel, the connection is closed after
+/// [`call_timeout`](crate::DatabaseConfig::call_timeout), and the server goes on until the statement ends.
 pub(crate) fn abandon<S: Store>(context: Context<S>) {
     if let Err(panic) = catching(|| drop(context)) {
         log_drop(&panic);

@@ -36,8 +36,10 @@ pub(crate) enum AttemptEnd {
     TimedOut(Duration),
     /// It was cancelled before it was done.
     Cancelled,
-    /// The job was cancelled or taken away: there is no outcome left to record.
-    Gone,
+    /// The job was cancelled or taken away: there is no outcome left to record. `returned`: and the handler has ended by itself.
+    Gone {
+        returned: bool,
+    },
 }
 
 /// Runs a job to its recorded outcome. Its slots are free again once the outcome is handed in.
@@ -201,7 +203,7 @@ async fn limited(kind: &Kind, stop: CancelSignal<'_>, handler: impl Future<Outpu
         told = stop.cancelled() => told,
         ended = &mut limited => return match ended {
             // A handler that asks (`JobContext::is_cancelled`) may see it before this task is woken for it.
-            _ if stop.look() == Some(CancelReason::JobCancelled) => AttemptEnd::Gone,
+            Ok(_) if stop.is_stale() => AttemptEnd::Gone { returned: true },
             Ok(ended) => AttemptEnd::Returned(ended),
             Err(limit) => AttemptEnd::TimedOut(limit),
         },
@@ -210,14 +212,14 @@ async fn limited(kind: &Kind, stop: CancelSignal<'_>, handler: impl Future<Outpu
         return AttemptEnd::Cancelled;
     }
     // The handler was cancelled too, and may clean up. Then it is dropped.
-    Box::pin(async {
+    let returned = Box::pin(async {
         tokio::select! {
-            _ = tokio::time::timeout(stop.grace(), limited) => {}
-            () = stop.node().cancelled() => {}
+            ended = tokio::time::timeout(stop.grace(), limited) => matches!(ended, Ok(Ok(_))),
+            () = stop.node().cancelled() => false,
         }
     })
     .await;
-    AttemptEnd::Gone
+    AttemptEnd::Gone { returned }
 }
 
 /// Brings the outcome to the database if that takes its own transaction.
@@ -280,8 +282,12 @@ async fn conclude<S: Store>(
             }
             failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
         }
-        AttemptEnd::Gone => {
-            discard(context).await;
+        AttemptEnd::Gone { returned } => {
+            if returned {
+                discard(context).await;
+            } else {
+                abandon(context);
+            }
             add(&node.counters.cancelled, 1);
             tracing::info!("the job was cancelled while it ran: the writes of its handler are not committed");
             // A thread may still run. If the node stops meanwhile, the job stays in flight, and what it held is freed when the node is
