@@ -277,8 +277,12 @@ impl<S: Store> Drop for Context<S> {
         };
         let text = "a context was dropped before its `commit`: its jobs are not sent, and its transaction is rolled back; after an error this is \
                     right; otherwise call `rollback` to end a context on purpose";
-        let mut told = self.shared.told_of_dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < MOST_TOLD && told.insert(kind.clone()) {
+        // Not locked while the log is written, which may drop another context.
+        let is_first = {
+            let mut told = self.shared.told_of_dropped.lock().unwrap_or_else(PoisonError::into_inner);
+            told.len() < MOST_TOLD && told.insert(kind.clone())
+        };
+        if is_first {
             tracing::warn!(jobs, %kind, "{text}");
         } else {
             tracing::debug!(jobs, %kind, "{text}");
