@@ -59,6 +59,6 @@ set kind = excluded.kind, payload = excluded.payload, created_at = excluded.crea
 -- The database and its server, to compare two ways that should lead to the same one. A standby has another time of its start than its primary, and
 -- the same database there takes no writes. Two sessions may have different zones and styles of dates, so neither decides how it looks.
 select d.datname::text || ' (oid '::text || d.oid::text || ') of the server that was started at '::text
-    || to_char(pg_catalog.pg_postmaster_start_time() at time zone 'UTC'::text, 'YYYY-MM-DD HH24:MI:SS.US'::text) as place
+    || pg_catalog.to_char(pg_catalog.pg_postmaster_start_time() at time zone 'UTC'::text, 'YYYY-MM-DD HH24:MI:SS.US'::text) as place
 from pg_catalog.pg_database d
 where d.datname = pg_catalog.current_database()

@@ -20,7 +20,7 @@ impl Identity {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 let text = format!(
-                    "the database file {} can't be checked: see the permissions of it and of its directory and its permissions",
+                    "the database file {} can't be checked: see its permissions and those of its directory",
                     path.display()
                 );
                 Err(Error::new(ErrorKind::Unreachable, text).with_source(error))
