@@ -2,45 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Traits of the standard library and of serde that go without their path: no other trait of these names is listed.
+/// Traits of the standard library and of serde that go without their path.
 const KNOWN: [&str; 20] = [
-    "Add",
-    "AddAssign",
-    "Clone",
-    "Copy",
-    "Debug",
-    "Default",
-    "Deref",
-    "DerefMut",
-    "Deserialize",
-    "Display",
-    "Drop",
-    "Eq",
-    "Error",
-    "From",
-    "FromStr",
-    "Hash",
-    "Ord",
-    "PartialEq",
-    "PartialOrd",
-    "Serialize",
-];
-/// The modules in which they are.
-const KNOWN_IN: [&str; 14] = [
-    "core::clone",
-    "core::cmp",
-    "core::convert",
-    "core::default",
-    "core::error",
-    "core::fmt",
-    "core::hash",
-    "core::marker",
-    "core::ops::arith",
-    "core::ops::deref",
-    "core::ops::drop",
-    "core::str::traits",
-    "serde_core::de",
-    "serde_core::ser",
+    "core::clone::Clone",
+    "core::cmp::Eq",
+    "core::cmp::Ord",
+    "core::cmp::PartialEq",
+    "core::cmp::PartialOrd",
+    "core::default::Default",
+    "core::error::Error",
+    "core::fmt::Debug",
+    "core::fmt::Display",
+    "core::hash::Hash",
+    "core::iter::traits::accum::Sum",
+    "core::marker::Copy",
+    "core::ops::arith::Add",
+    "core::ops::arith::AddAssign",
+    "core::ops::deref::Deref",
+    "core::ops::deref::DerefMut",
+    "core::ops::drop::Drop",
+    "core::str::traits::FromStr",
+    "serde_core::de::Deserialize",
+    "serde_core::ser::Serialize",
 ];
 
 /// Joins the implementations of a type that have no conditions, variants with their fields, and traits with the types that are chosen for them. A
@@ -48,7 +31,8 @@ const KNOWN_IN: [&str; 14] = [
 pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut variant: Option<String> = None;
-    let mut bounds = String::new();
+    // The type of the last block of methods, and its bounds if it has any.
+    let mut bounds: Option<(String, String)> = None;
     // Where the implementations of a type are, by their parameters and the type.
     let mut implementations: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut lines = lines.into_iter().peekable();
@@ -60,21 +44,24 @@ pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
         }
         variant = line.strip_prefix("pub ").filter(|name| is_path(name)).map(str::to_owned);
         if line.starts_with("impl") && !line.contains(" for ") {
-            bounds = bounds_of(&line).map(|bounds| format!(" [{bounds}]")).unwrap_or_default();
+            bounds = bounds_of(&line).map(|bounds| (type_of(&line).to_owned(), format!(" [{bounds}]")));
             continue;
         }
-        let is_method = line.starts_with("pub ") && line.contains("fn ") || line.starts_with("pub const ");
-        if is_method {
-            out.push(line + &bounds);
+        if is_function_or_constant(&line) {
+            // What is no part of the block's type comes after it.
+            let own =
+                bounds.as_ref().filter(|(of, _)| line.contains(&format!(" {of}::"))).map(|(_, bounds)| bounds.as_str());
+            out.push(line.clone() + own.unwrap_or_default());
             continue;
         }
-        bounds.clear();
+        bounds = None;
         let mut chosen = BTreeSet::new();
         while let Some(next) = lines.next_if(|next| next.starts_with("    ")) {
-            chosen.insert(next.trim_start().trim_start_matches("pub type ").to_owned());
+            let next = next.trim_start();
+            chosen.insert(next.strip_prefix("pub type ").unwrap_or(next).to_owned());
         }
         let Some(Implementation { generics, of, on }) = Implementation::read(&line) else {
-            out.push(chosen.iter().fold(line, |line, chosen| line + ", " + last_of_path(chosen)));
+            out.push(chosen.iter().fold(line, |line, chosen| line + " { " + last_of_path(chosen) + " }"));
             continue;
         };
         let chosen: Vec<&str> = chosen.iter().map(|chosen| last_of_path(chosen)).collect();
@@ -82,8 +69,9 @@ pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
         let of = format!("{}{chosen}", short(of));
         match implementations.get(&(generics.to_owned(), on.to_owned())) {
             Some(&at) => {
-                let names = out[at].trim_end_matches(&format!(" for {on}")).to_owned();
-                out[at] = format!("{names} + {of} for {on}");
+                let tail = format!(" for {on}");
+                let names = out[at].strip_suffix(&tail).unwrap_or(&out[at]).to_owned();
+                out[at] = format!("{names} + {of}{tail}");
             }
             None => {
                 implementations.insert((generics.to_owned(), on.to_owned()), out.len());
@@ -92,6 +80,24 @@ pub(crate) fn joined(lines: Vec<String>) -> Vec<String> {
         }
     }
     out
+}
+
+fn is_function_or_constant(line: &str) -> bool {
+    let Some(mut rest) = line.strip_prefix("pub ") else { return false };
+    if rest.strip_prefix("const ").is_some_and(|rest| !rest.starts_with("fn ")) {
+        return true;
+    }
+    while let Some(behind) = ["const ", "async ", "unsafe "].iter().find_map(|word| rest.strip_prefix(word)) {
+        rest = behind;
+    }
+    rest.starts_with("fn ")
+}
+
+/// The type of a block of methods: `a::C<S>` of `impl<S: a::B> a::C<S> where …`.
+fn type_of(line: &str) -> &str {
+    let behind = generics(line).map_or("impl".len(), |generics| "impl<>".len() + generics.len());
+    let of = line[behind..].trim_start();
+    of.split_once(" where ").map_or(of, |(of, _)| of)
 }
 
 /// The bounds of a block of methods: `S: a::B` of `impl<S: a::B> a::C<S>`.
@@ -127,7 +133,12 @@ fn generics(line: &str) -> Option<&str> {
 /// `Err = a::E` of `a::C::Err = a::E`.
 fn last_of_path(chosen: &str) -> &str {
     let name = chosen.split(" = ").next().unwrap_or_default();
-    &chosen[name.rfind("::").map_or(0, |at| at + 2)..]
+    &chosen[name.len() - last(name).len()..]
+}
+
+/// `C` of `a::b::C`.
+fn last(path: &str) -> &str {
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 /// The field of a variant that a line lists: `d: u8` of `pub a::B::C::d: u8`, if the variant is `a::B::C`.
@@ -147,7 +158,7 @@ struct Implementation<'a> {
 impl<'a> Implementation<'a> {
     fn read(line: &'a str) -> Option<Self> {
         let rest = line.strip_prefix("impl")?;
-        let (generics, rest) = if rest.starts_with('<') { rest.split_at(rest.find("> ")? + 1) } else { ("", rest) };
+        let (generics, rest) = rest.split_at(generics(line).map_or(0, |generics| "<>".len() + generics.len()));
         let (of, on) = rest.trim_start().split_once(" for ")?;
         if generics == "<'de>" && of == "serde_core::de::Deserialize<'de>" {
             // serde's way to say that a type owns all that it reads. The condition comes from `#[serde(default)]`.
@@ -165,17 +176,7 @@ impl<'a> Implementation<'a> {
 }
 
 fn short(of: &str) -> &str {
-    match of.rsplit_once("::") {
-        Some((module, name))
-            if KNOWN.contains(&name)
-                && KNOWN_IN.contains(&module)
-                && of != "serde_core::de::Error"
-                && of != "serde_core::ser::Error" =>
-        {
-            name
-        }
-        _ => of,
-    }
+    if KNOWN.contains(&of) { last(of) } else { of }
 }
 
 fn is_path(text: &str) -> bool {
@@ -231,7 +232,7 @@ mod tests {
                 "impl<S: a::T> a::P for a::D<S>",
                 "    pub type a::D<S>::Store = S",
             ],
-            &["impl FromStr<Err = a::E> + Deserialize for a::C", "impl<S: a::T> a::P for a::D<S>, Store = S"],
+            &["impl FromStr<Err = a::E> + Deserialize for a::C", "impl<S: a::T> a::P for a::D<S> { Store = S }"],
         );
     }
 
@@ -261,6 +262,8 @@ mod tests {
                 "pub const a::C<S>::F: u8",
                 "impl<'a, S: a::T<a::D>> a::C<S> where S: a::U",
                 "pub fn a::C<S>::g()",
+                "pub fn a::free()",
+                "pub a::X::f: fn (u8)",
                 "pub struct a::D",
             ],
             &[
@@ -268,6 +271,8 @@ mod tests {
                 "pub async fn a::C<S>::e(&self) [S: a::T]",
                 "pub const a::C<S>::F: u8 [S: a::T]",
                 "pub fn a::C<S>::g() ['a, S: a::T<a::D>, S: a::U]",
+                "pub fn a::free()",
+                "pub a::X::f: fn (u8)",
                 "pub struct a::D",
             ],
         );
