@@ -16,7 +16,11 @@ pub(super) fn check(features: &str) -> Result<()> {
     for entry in fs::read_dir(run::workspace().join(MISTAKES)).map_err(problem)? {
         programs.push(entry.map_err(problem)?.path());
     }
+    programs.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
     programs.sort();
+    if programs.is_empty() {
+        return Err(format!("{MISTAKES} has no program"));
+    }
     let problems: Vec<String> = programs.iter().filter_map(|program| compile(program, features).err()).collect();
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
@@ -24,7 +28,11 @@ pub(super) fn check(features: &str) -> Result<()> {
 fn compile(program: &Path, features: &str) -> Result<()> {
     let name = program.file_stem().unwrap_or_default().to_string_lossy();
     let source = fs::read_to_string(program).map_err(|why| format!("cannot read {}: {why}", program.display()))?;
-    let expected: Vec<&str> = source.lines().filter_map(|line| line.strip_prefix("//! says: ")).collect();
+    let expected: Vec<&str> = source
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! says: "))
+        .filter(|part| !part.trim().is_empty())
+        .collect();
     if expected.is_empty() {
         return Err(format!("{MISTAKES}/{name}.rs has no line `//! says: …` with a part of the compiler's answer"));
     }
@@ -33,7 +41,8 @@ fn compile(program: &Path, features: &str) -> Result<()> {
     let features = format!("{features},jobwright-documents/mistakes");
     let mut command =
         run::cargo(["build", "--workspace", "--example", &format!("mistake-{name}"), "--features", &features]);
-    let code = run::ended(&mut command, &log, run::CARGO)?;
+    // Colours would be a part of the text.
+    let code = run::ended(command.env("CARGO_TERM_COLOR", "never"), &log, run::CARGO)?;
     let answer = fs::read_to_string(&log).map_err(|why| format!("cannot read {}: {why}", log.display()))?;
     if code == Some(0) {
         return Err(format!("{MISTAKES}/{name}.rs compiles, and is to show how the compiler refuses it"));
