@@ -410,8 +410,8 @@ async fn deliveries_whose_claim_was_not_answered_are_given_back() {
     let id = producer.send(note()).await.unwrap();
     eventually(PATIENCE, async || proxy.swallowed() == 1).await;
     // The claim's number, which the row keeps when it is given back: on a slow machine that may have happened already.
-    eventually(PATIENCE, async || site.db.jobs().detail(id).await.version != 0).await;
-    assert_eq!(executor.stats().in_flight, 0, "it knows of it");
+    let jobs = site.db.jobs();
+    eventually(PATIENCE, async || jobs.show(id).await.unwrap().is_none_or(|job| job.version != 0)).await;
     eventually(PATIENCE, async || site.db.jobs().state(id).await != Some(JobState::Running)).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

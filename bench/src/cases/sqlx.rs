@@ -6,9 +6,9 @@ use jobwright::sqlx_0_8::Sqlx;
 use jobwright::{CommandExecutor, MessageServices, Outcome};
 use sqlx::postgres::PgPoolOptions;
 
-use super::{emptied, per_second, send, transaction, wait_done};
+use super::{per_second, send, transaction, wait_done};
 use crate::Result;
-use crate::load::{KIND, QUEUE, job, left, plain, raw_payload};
+use crate::load::{KIND, QUEUE, job, plain, raw_payload};
 use crate::report::{Line, Report, Required, Unit};
 use crate::setup::{Bench, Schema};
 
@@ -90,8 +90,7 @@ async fn drain(bench: &Bench<'_>, schema: Schema, jobs: usize) -> Result<f64> {
         .start()
         .await?;
     wait_done(&executor, jobs).await?;
-    emptied(left(bench.server.client(), &schema).await?)?;
-    let rate = per_second(jobs, start.elapsed());
+    let rate = transaction::finished_count(bench.server.client(), &schema, jobs, start).await?;
     executor.shutdown(Duration::from_secs(5)).await?;
     pool.close().await;
     bench.drop(schema).await?;

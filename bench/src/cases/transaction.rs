@@ -84,7 +84,7 @@ async fn finished(bench: &Bench<'_>, schema: Schema, jobs: usize, start: Instant
 }
 
 /// Asserts that all jobs are gone, and that each wrote its row once.
-async fn finished_count(client: &Client, schema: &Schema, jobs: usize, start: Instant) -> Result<f64> {
+pub(super) async fn finished_count(client: &Client, schema: &Schema, jobs: usize, start: Instant) -> Result<f64> {
     emptied(left(client, schema).await?)?;
     let rate = per_second(jobs, start.elapsed());
     let rows: i64 = client.query_one(&format!("select count(*) from {}.effect", schema.name), &[]).await?.get(0);

@@ -158,15 +158,20 @@ impl Printer {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_is_invoiced_over_the_broker() {
-    let Some(url) = broker_url() else { return };
+/// Starts the server and a client, as two processes on one file, and waits until the broker delivers.
+async fn shop(url: &str) -> (TestDatabase<Sqlite>, MessageServices<Sqlite>, MessageServices<Sqlite>, Server) {
     let db = TestDatabase::sqlite().await.unwrap();
-    let broker = broker(&url);
-    // As two processes on one file.
+    let broker = broker(url);
     let (server, client) = (connect(db.config(), &broker).await.unwrap(), connect(db.config(), &broker).await.unwrap());
     let running = Server::start(&server);
     until_delivered_to(&client).await;
+    (db, server, client, running)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_is_invoiced_over_the_broker() {
+    let Some(url) = broker_url() else { return };
+    let (db, server, client, running) = shop(&url).await;
     let mut printer = Printer::start(&url, &client).await;
     for _ in 0..2 {
         let Placed { order, job, went } = place(&client, "Ada", 1999).await.unwrap();
@@ -187,11 +192,7 @@ async fn an_order_is_invoiced_over_the_broker() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_is_rolled_back_sends_nothing() {
     let Some(url) = broker_url() else { return };
-    let db = TestDatabase::sqlite().await.unwrap();
-    let broker = broker(&url);
-    let (server, client) = (connect(db.config(), &broker).await.unwrap(), connect(db.config(), &broker).await.unwrap());
-    let running = Server::start(&server);
-    until_delivered_to(&client).await;
+    let (db, server, client, running) = shop(&url).await;
     let Err(refused) = place(&client, "Ada", CREDIT + 1).await else { panic!("she would owe too much") };
     assert_eq!(refused.to_string(), "Ada would owe 100001 cents");
     client.wake_ups_sent().await;
