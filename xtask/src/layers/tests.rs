@@ -83,6 +83,24 @@ fn a_glob_uses_all_that_is_behind_it() {
 }
 
 #[test]
+fn a_file_that_is_named_may_be_several_modules() {
+    let version = "#[path = \"each/mod.rs\"] mod shared; pub use self::shared::Thing; pub struct Own;";
+    let found = used(
+        "path",
+        &[
+            ("lib.rs", "mod a;"),
+            ("a/mod.rs", "mod one; mod two; mod other;"),
+            ("a/one.rs", version),
+            ("a/two.rs", version),
+            ("a/other.rs", "pub struct Other;"),
+            ("a/each/mod.rs", "mod deep; pub use self::deep::Thing;"),
+            ("a/each/deep.rs", "use super::super::Own; pub struct Thing(crate::a::other::Other, Own);"),
+        ],
+    );
+    assert_eq!(found, ["a/each/deep.rs a/one.rs", "a/each/deep.rs a/other.rs", "a/each/deep.rs a/two.rs"]);
+}
+
+#[test]
 fn a_planted_circle_is_found() {
     let line = ("lib.rs", "mod a; mod b; mod c; mod top;");
     let (a, top) = (("a.rs", "use crate::b::B; pub struct A;"), ("top.rs", "use crate::a::A;"));

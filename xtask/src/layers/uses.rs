@@ -38,7 +38,7 @@ struct Module {
 /// Reads the crate whose root is the `lib.rs` of this folder.
 pub(super) fn found(src: &Path) -> Result<Found> {
     let mut modules = Modules::new();
-    read(src, &[], "lib.rs", &mut modules)?;
+    read(src, &[], "lib.rs", "", &mut modules)?;
     let files = modules.values().map(|module| module.file.clone()).collect();
     Ok(Found { files, uses: uses(&modules, |module| &module.paths), passed: uses(&modules, |module| &module.passed) })
 }
@@ -57,13 +57,14 @@ fn uses(modules: &Modules, paths: impl Fn(&Module) -> &[Vec<String>]) -> Uses {
     uses
 }
 
-fn read(src: &Path, own: &[String], file: &str, modules: &mut Modules) -> Result<()> {
+/// Reads the module `own` from a file. The files of its children are in the folder `below`, which ends with a slash unless it is the root.
+fn read(src: &Path, own: &[String], file: &str, below: &str, modules: &mut Modules) -> Result<()> {
     let text = fs::read_to_string(src.join(file)).map_err(|why| format!("cannot read {file}: {why}"))?;
     let parsed = syn::parse_file(&text).map_err(|why| format!("cannot parse {file}: {why}"))?;
-    add(src, own, file, &parsed.items, modules)
+    add(src, own, (file, below), &parsed.items, modules)
 }
 
-fn add(src: &Path, own: &[String], file: &str, items: &[Item], modules: &mut Modules) -> Result<()> {
+fn add(src: &Path, own: &[String], (file, below): (&str, &str), items: &[Item], modules: &mut Modules) -> Result<()> {
     let mut module = Module { file: file.to_owned(), ..Module::default() };
     for item in items {
         let Item::Mod(child) = item else {
@@ -71,18 +72,45 @@ fn add(src: &Path, own: &[String], file: &str, items: &[Item], modules: &mut Mod
             continue;
         };
         let path = [own, &[child.ident.to_string()]].concat();
-        let places = ["/mod.rs", ".rs"].map(|ending| path.join("/") + ending);
+        let below = format!("{below}{}/", child.ident);
         let conditions = child.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
         let mut conditions = conditions.filter_map(|cfg| Some(cfg.meta.require_list().ok()?.tokens.to_string()));
         let is_for_tests = conditions.any(|cfg| cfg == "test" || cfg.starts_with("all (test"));
         match &child.content {
             _ if is_for_tests => {}
-            Some((_, items)) => add(src, &path, file, items, modules)?,
-            None => read(src, &path, &places[usize::from(!src.join(&places[0]).exists())], modules)?,
+            Some((_, items)) => add(src, &path, (file, &below), items, modules)?,
+            None => {
+                let (file, below) = match named(child) {
+                    // From the folder of this file. One file may be several modules.
+                    Some(named) => beside(file, &named),
+                    None if src.join(format!("{below}mod.rs")).exists() => (format!("{below}mod.rs"), below),
+                    None => (format!("{}.rs", below.trim_end_matches('/')), below),
+                };
+                read(src, &path, &file, &below, modules)?;
+            }
         }
     }
     modules.insert(own.to_vec(), module);
     Ok(())
+}
+
+/// Returns the file that an attribute (`#[path = "..."]`) names for a module.
+fn named(module: &syn::ItemMod) -> Option<String> {
+    let attribute = module.attrs.iter().find(|attribute| attribute.path().is_ident("path"))?;
+    let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(file), .. }) =
+        &attribute.meta.require_name_value().ok()?.value
+    else {
+        return None;
+    };
+    Some(file.value())
+}
+
+/// Returns a file that is named from the folder of another one, and the folder of its children: those of a named file are beside it.
+fn beside(file: &str, named: &str) -> (String, String) {
+    let folder = |file: &str| file.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+    let file = format!("{}{named}", folder(file));
+    let below = folder(&file);
+    (file, below)
 }
 
 /// The modules that define what a path names, seen from a module. What none of them defines is the module's own, or another crate's.
