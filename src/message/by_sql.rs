@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::MessageServices;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Due, IntoJob, JobId, JobMessage};
-use crate::store::Postgres;
+use crate::store::Store;
 
 /// A statement that sends one job, in a transaction of any driver of PostgreSQL. Made by [`MessageServices::as_sql`].
 ///
@@ -47,7 +47,7 @@ fn refuse_stillborn(message: &JobMessage) -> Result<()> {
     Ok(())
 }
 
-impl MessageServices<Postgres> {
+impl<S: Store> MessageServices<S> {
     /// Turns a job into a statement that sends it, for a transaction of another driver: sqlx, diesel, sea-orm and so on. The job is sent if that
     /// transaction commits. docs/interop.md has a recipe for each of these drivers.
     ///
@@ -82,9 +82,9 @@ impl MessageServices<Postgres> {
     /// # Errors
     /// * As for [`Context::send`](crate::Context::send), when the job is invalid, or a hook refuses it.
     /// * When a codec can't encode its payload.
-    /// * [`Refused`](ErrorKind::Refused) where custom message services [wrap](Self::wrap) these: they could neither write in that transaction nor learn of
+    /// * [`Refused`](ErrorKind::Refused) on an embedded database, and where custom message services [wrap](Self::wrap) these: they could neither write in that transaction nor learn of
     ///   its commit. Use a clone from before the wrap if that is meant.
-    pub fn as_sql(&self, job: impl IntoJob<Postgres>) -> Result<SqlStatement> {
+    pub fn as_sql(&self, job: impl IntoJob<S>) -> Result<SqlStatement> {
         if self.shared.is_wrapped() {
             return Err(Error::new(
                 ErrorKind::Refused,
@@ -95,7 +95,13 @@ impl MessageServices<Postgres> {
         let mut message = self.shared.hooked(job.into_job())?.validate(self.shared.limits)?;
         refuse_stillborn(&message)?;
         self.shared.codecs.message(&mut message)?;
-        let (text, parameter) = self.shared.store.send_by_sql(&message, self.shared.limits.payload)?;
+        let by_sql = self.shared.jobs.send_by_sql(&message, self.shared.limits.payload)?;
+        let (text, parameter) = by_sql.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Refused,
+                "a job can't be sent by SQL into an embedded database, which has no functions: send it through a context, or `enlist` a transaction",
+            )
+        })?;
         Ok(SqlStatement { text, parameter, id: message.id, queue: message.queue })
     }
 }

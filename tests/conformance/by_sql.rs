@@ -260,3 +260,25 @@ pub(crate) async fn a_rollback_sends_nothing<const POOLED: bool>(db: &Pg<POOLED>
     let nothing = rows(db, Due::Now).await;
     assert!(nothing["jobs"].is_null() && nothing["keys"].is_null(), "{nothing}");
 }
+
+/// The configuration decides which database it is, so the compiler can't refuse.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_on_any_store_know_whether_it_takes_statements() {
+    let connect = async |database: jobwright::DatabaseConfig| {
+        let mut config = jobwright::Config::default();
+        config.database = database;
+        MessageServices::connect(&config).await.unwrap()
+    };
+    if let Some(db) = Pg::<false>::create().await {
+        let any = connect(db.config()).await;
+        let (ours, theirs) = (services(db.store()).as_sql(job()).unwrap(), any.as_sql(job()).unwrap());
+        assert_eq!((ours.text, ours.queue), (theirs.text, theirs.queue));
+    }
+    #[cfg(feature = "sqlite")]
+    {
+        let db = crate::support::sqlite::SqliteDb::create().await.unwrap();
+        let error = connect(db.config()).await.as_sql(job()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert!(error.to_string().contains("embedded"), "{error}");
+    }
+}

@@ -29,6 +29,12 @@ pub trait Enqueue: StoreInfo + Send + Sync {
     /// this costs next to nothing.
     async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>>;
 
+    /// Returns a statement that sends this message in a transaction of any driver, and its parameter. `largest`: the longest payload that the message was
+    /// checked for. `None`: the database has no function for it.
+    fn send_by_sql(&self, _message: &JobMessage, _largest: usize) -> Result<Option<(String, String)>> {
+        Ok(None)
+    }
+
     /// Ends the head start of deliveries that will not arrive. Returns the queues whose rows can be claimed now.
     async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>>;
 

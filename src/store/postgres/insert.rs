@@ -15,7 +15,7 @@ use super::parts::in_parts_of;
 use super::shared::Shared;
 use super::statements::Statement;
 use super::unique::{Keys, given};
-use super::{hints, receive, rows, rules};
+use super::{hints, receive, rows, rules, send};
 use crate::error::{Error, Result};
 use crate::job::{JobId, JobMessage, Submission};
 use crate::store::given_ids::{refuse, refuse_twice};
@@ -34,6 +34,10 @@ impl Enqueue for Postgres {
 
     async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
         receive::receive(&self.0, submissions).await
+    }
+
+    fn send_by_sql(&self, message: &JobMessage, largest: usize) -> Result<Option<(String, String)>> {
+        send::by_sql(&self.0, message, largest).map(Some)
     }
 
     async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::database::Postgres;
+use super::shared::Shared;
 use super::unique::on_conflict;
 use crate::error::{Error, Result};
 use crate::job::{Due, JobId, JobMessage, JobOptions, Payload};
@@ -61,11 +61,9 @@ struct UniqueParameter {
     unique_conflict: &'static str,
 }
 
-impl Postgres {
-    /// Returns a statement that sends this message, and its parameter. `largest`: the longest payload that the message was checked for.
-    pub(crate) fn send_by_sql(&self, message: &JobMessage, largest: usize) -> Result<(String, String)> {
-        Ok((self.0.sql.send_by_sql.sql.clone(), parameter(message, largest)?))
-    }
+/// Returns the statement and its parameter. `largest`: the longest payload that the message was checked for.
+pub(super) fn by_sql(shared: &Shared, message: &JobMessage, largest: usize) -> Result<(String, String)> {
+    Ok((shared.sql.send_by_sql.sql.to_string(), parameter(message, largest)?))
 }
 
 fn parameter(message: &JobMessage, largest: usize) -> Result<String> {
