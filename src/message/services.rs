@@ -188,6 +188,14 @@ impl MessageServices<Postgres> {
     pub async fn postgres(config: &DatabaseConfig) -> Result<Self> {
         Ok(Self::new(Postgres::connect(config).await?, config))
     }
+
+    /// Connects to PostgreSQL, with the application's pool for contexts and handlers. See [`Postgres::with_pool`].
+    ///
+    /// # Errors
+    /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.
+    pub async fn postgres_with(pool: deadpool_postgres::Pool, config: &DatabaseConfig) -> Result<Self> {
+        Ok(Self::new(Postgres::with_pool(pool, config).await?, config))
+    }
 }
 
 #[cfg(feature = "sqlx-0_8")]

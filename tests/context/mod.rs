@@ -14,6 +14,7 @@ macro_rules! wraps {
 }
 
 mod all_stores;
+mod application_pool;
 mod commits;
 mod concurrent_commits;
 mod enlisted;

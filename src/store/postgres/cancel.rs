@@ -26,16 +26,18 @@ use super::connect::Endpoint;
 /// Covers everything: connecting, sending the request, and waiting for the server to close.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Asks the server behind `endpoint` to cancel. This is best effort: the server's own `statement_timeout` ends the statement anyway.
-pub(super) async fn cancel(token: CancelToken, endpoint: Endpoint, tls: MakeRustlsConnect) {
+/// Asks the server behind `endpoint` to cancel. This is best effort: the server's own `statement_timeout` ends the statement anyway. `None`: the
+/// connection is one of the application's, and the driver knows its server. Behind an old `PgBouncer` the request is as risky as the driver's are.
+pub(super) async fn cancel(token: CancelToken, endpoint: Option<Endpoint>, tls: MakeRustlsConnect) {
     let _ = timeout(DEADLINE, request(token, endpoint, tls)).await;
 }
 
 async fn request(
     token: CancelToken,
-    endpoint: Endpoint,
+    endpoint: Option<Endpoint>,
     mut tls: MakeRustlsConnect,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let Some(endpoint) = endpoint else { return Ok(token.cancel_query(tls).await?) };
     match endpoint {
         Endpoint::Unix(folder, port) => {
             let path = folder.join(format!(".s.PGSQL.{port}"));

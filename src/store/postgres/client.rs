@@ -12,6 +12,7 @@ use super::cancel::cancel;
 use super::connect::Conn;
 use super::driver_error::{role_changed, stale_statement};
 use super::error::{ErrorContext, lost_connection, unanswered};
+use super::held::Held;
 use super::pool::{ENGINE_CONNECTIONS, Object, Pool, close_idle};
 use super::shared::Shared;
 use super::statements::Statement;
@@ -158,14 +159,14 @@ impl Shared {
 /// A connection with a statement in flight. If it is dropped before the answer came (deadline, cancelled caller), the connection is closed,
 /// because the next user must not wait behind that statement. The server is asked to cancel, unless the statement may be committing.
 pub(super) struct ConnectionLease {
-    object: Option<Object>,
+    connection: Option<Held>,
     committing: bool,
     shared: Arc<Shared>,
 }
 
 impl ConnectionLease {
-    pub(super) fn new(object: Object, shared: &Arc<Shared>) -> Self {
-        Self { object: Some(object), committing: false, shared: shared.clone() }
+    pub(super) fn new(connection: impl Into<Held>, shared: &Arc<Shared>) -> Self {
+        Self { connection: Some(connection.into()), committing: false, shared: shared.clone() }
     }
 
     /// Marks the statement as possibly committing.
@@ -174,25 +175,25 @@ impl ConnectionLease {
     }
 
     pub(super) fn client(&self) -> Result<&Conn> {
-        match &self.object {
-            Some(object) => Ok(object),
+        match &self.connection {
+            Some(connection) => Ok(connection),
             None => Err(Error::new(crate::ErrorKind::Unreachable, "the connection was given up")),
         }
     }
 
     /// Returns the idle connection to its pool.
     pub(super) fn finish(&mut self) {
-        if let Some(object) = self.object.take() {
-            self.shared.give_back(object);
+        if let Some(connection) = self.connection.take() {
+            self.shared.give_back(connection);
         }
     }
 }
 
 impl Drop for ConnectionLease {
     fn drop(&mut self) {
-        match self.object.take() {
-            Some(object) if self.committing => drop(Object::take(object)),
-            Some(object) => self.shared.abandon(object),
+        match self.connection.take() {
+            Some(connection) if self.committing => connection.close(),
+            Some(connection) => self.shared.abandon(connection),
             None => {}
         }
     }
@@ -201,9 +202,9 @@ impl Drop for ConnectionLease {
 impl Shared {
     /// Removes a connection from its pool and asks the server to cancel its statement, without waiting for either. Never called for a
     /// connection that may be committing.
-    pub(super) fn abandon(self: &Arc<Self>, object: Object) {
-        let (token, label) = (object.cancel_token(), object.info.endpoint.clone());
-        drop(Object::take(object));
+    pub(super) fn abandon(self: &Arc<Self>, connection: Held) {
+        let (token, label) = (connection.cancel_token(), connection.info.endpoint.clone());
+        connection.close();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(cancel(token, label, self.target.tls()));
         }
@@ -216,9 +217,9 @@ impl Shared {
     }
 
     /// Returns a connection to its pool, unless it is retired.
-    pub(super) fn give_back(&self, object: Object) {
-        if self.target.is_retired(&object.info) {
-            drop(Object::take(object));
+    pub(super) fn give_back(&self, connection: Held) {
+        if self.target.is_retired(&connection.info) {
+            connection.close();
         }
     }
 
@@ -228,11 +229,15 @@ impl Shared {
         if stale_statement(error) {
             conn.statement_cache.clear();
         }
-        if !role_changed(error) || !self.target.retire(&conn.info.endpoint) {
+        if !role_changed(error) || !self.target.retire(&conn.info) {
             return;
         }
         for pool in [&self.user, &self.engine] {
             pool.retain(|pooled, _| !self.target.is_retired(&pooled.info));
+        }
+        // Nothing is known of the servers of these.
+        if let Some(pool) = &self.application {
+            pool.retain(|_, _| false);
         }
     }
 }

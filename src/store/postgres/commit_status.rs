@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// together with the commit would be lost with it.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// The server on which the transaction began.
+    /// The server on which the transaction began, if that is known.
     pub(super) endpoint: Option<Endpoint>,
     /// The transaction's id.
     pub(super) xid: Option<String>,
@@ -84,7 +84,7 @@ async fn ask(shared: &Arc<Shared>, xid: &str, evidence: &Evidence, begun: std::t
     let client = shared.client(&shared.engine, context).await.ok()?;
     // A pooler keeps its clients' connections through a crash of the server behind it. With several servers, a connection to another one
     // proves nothing.
-    let same = evidence.endpoint.as_ref() == Some(&client.info.endpoint);
+    let same = evidence.endpoint.is_some() && evidence.endpoint == client.info.endpoint;
     let witness = !shared.pgbouncer && same && Object::metrics(&client).created < begun;
     let look = async {
         let client = &client;

@@ -66,14 +66,41 @@ impl fmt::Display for Endpoint {
 
 /// A connection to one server.
 pub(super) struct Conn {
-    client: ClientWrapper,
+    client: OpenedBy,
     pub(super) info: Arc<ConnInfo>,
+}
+
+/// A client, and who has opened its connection.
+enum OpenedBy {
+    Engine(ClientWrapper),
+    /// The application's pool, to which it returns when it is dropped.
+    Application(deadpool_postgres::Object),
+}
+
+impl Conn {
+    /// Wraps a connection that was taken from the application's pool.
+    pub(super) fn of_application(object: deadpool_postgres::Object) -> Self {
+        let (alone, lent, is_useless) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let info = Arc::new(ConnInfo { endpoint: None, made: Instant::now(), alone, lent, is_useless });
+        Self { client: OpenedBy::Application(object), info }
+    }
+
+    /// Closes the connection, which a pool does not get back.
+    pub(super) fn close(self) {
+        match self.client {
+            OpenedBy::Engine(client) => drop(client),
+            OpenedBy::Application(object) => drop(deadpool_postgres::Object::take(object)),
+        }
+    }
 }
 
 /// Facts about a connection.
 pub(super) struct ConnInfo {
-    pub(super) endpoint: Endpoint,
+    /// The server. It is not known of a connection from the application's pool.
+    pub(super) endpoint: Option<Endpoint>,
     made: Instant,
+    /// Whether a connection from the application's pool leads to a server whose role has changed.
+    is_useless: AtomicBool,
     /// Whether the server reported that a commit may exist on this server only.
     alone: AtomicBool,
     /// Whether code of others had the connection, and may have changed its session.
@@ -102,17 +129,33 @@ impl ConnInfo {
     }
 }
 
+/// Names the server, for logs.
+impl fmt::Display for ConnInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Some(endpoint) => endpoint.fmt(f),
+            None => f.write_str("the server of the application's pool"),
+        }
+    }
+}
+
 impl std::ops::Deref for Conn {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        &self.client
+        match &self.client {
+            OpenedBy::Engine(client) => client,
+            OpenedBy::Application(object) => object,
+        }
     }
 }
 
 impl std::ops::DerefMut for Conn {
     fn deref_mut(&mut self) -> &mut ClientWrapper {
-        &mut self.client
+        match &mut self.client {
+            OpenedBy::Engine(client) => client,
+            OpenedBy::Application(object) => object,
+        }
     }
 }
 
@@ -272,8 +315,8 @@ impl Target {
             Endpoint::Tcp { address, name } => config.host(name).hostaddr(address.ip()).port(address.port()),
         };
         let (client, connection) = config.connect(self.tls()).await.map_err(Failure::Driver)?;
-        let (alone, lent) = (AtomicBool::new(false), AtomicBool::new(false));
-        let info = Arc::new(ConnInfo { endpoint, made: Instant::now(), alone, lent });
+        let (alone, lent, is_useless) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let info = Arc::new(ConnInfo { endpoint: Some(endpoint), made: Instant::now(), alone, lent, is_useless });
         let driving = tokio::spawn(drive(connection, info.clone(), self.clone(), heard));
         // Dropping this ends the connection.
         let client = ClientWrapper::new(client, driving);
@@ -291,11 +334,12 @@ impl Target {
                 return Err(Failure::Role(*wanted));
             }
         }
-        Ok(Conn { client, info })
+        Ok(Conn { client: OpenedBy::Engine(client), info })
     }
 
-    /// Marks older connections to this server as useless: its role has changed, or it is shutting down. Returns whether that is news.
-    pub(super) fn retire(&self, endpoint: &Endpoint) -> bool {
+    /// Marks older connections to the server of this one as useless: its role has changed, or it is shutting down. Returns whether that is news.
+    pub(super) fn retire(&self, info: &ConnInfo) -> bool {
+        let Some(endpoint) = &info.endpoint else { return !info.is_useless.swap(true, Ordering::AcqRel) };
         let mut retired = self.0.retired.lock().unwrap_or_else(PoisonError::into_inner);
         if retired.get(endpoint).is_some_and(|at| at.elapsed() < RETIRED_ONCE_IN) {
             return false;
@@ -306,9 +350,10 @@ impl Target {
     }
 
     pub(super) fn is_retired(&self, info: &ConnInfo) -> bool {
+        let Some(endpoint) = &info.endpoint else { return info.is_useless.load(Ordering::Acquire) };
         self.0.any_retired.load(Ordering::Acquire) && {
             let retired = self.0.retired.lock().unwrap_or_else(PoisonError::into_inner);
-            retired.get(&info.endpoint).is_some_and(|at| info.made <= *at)
+            retired.get(endpoint).is_some_and(|at| info.made <= *at)
         }
     }
 }
@@ -339,10 +384,10 @@ async fn drive<S, T>(
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 if role_changed(&error) {
-                    target.retire(&info.endpoint);
+                    target.retire(&info);
                 }
                 let why = why(&error);
-                tracing::debug!("the connection to {} ended: {why}", info.endpoint);
+                tracing::debug!("the connection to {info} ended: {why}");
                 if let Some(outage) = target.0.outage.get().and_then(Weak::upgrade) {
                     outage.lost(&why);
                 }

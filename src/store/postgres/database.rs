@@ -16,10 +16,10 @@ use super::shared::Shared;
 use super::statements::Statements;
 use super::transaction::PgTransaction;
 use super::walk::WalkPosition;
-use super::{migrate, primaries};
+use super::{in_transaction, migrate, primaries};
 use crate::config::{DatabaseConfig, HistoryConfig};
-use crate::error::Result;
-use crate::store::{JobStore, Outage, Store, StoreInfo};
+use crate::error::{Error, Result};
+use crate::store::{JobStore, Outage, Store, StoreInfo, UnitOfWork as _};
 
 /// A PostgreSQL database (13 or newer) that stores jobs. Cheap to clone; clones share their connections.
 #[derive(Clone)]
@@ -31,24 +31,60 @@ impl Postgres {
     /// # Errors
     /// If the configuration can't be used, or if none of the servers can be reached within its `connect_timeout`.
     pub async fn connect(config: &DatabaseConfig) -> Result<Self> {
+        Self::open(config, None).await
+    }
+
+    /// Connects the engine to the database of `config`, and takes the connections of contexts and handlers from the application's pool. Both must lead to
+    /// the same database. A handler that uses its transaction takes a connection for as long as it runs, so the pool should have as many as there are such
+    /// handlers at a time, and those that the application needs besides; `config.max_connections` counts for nothing.
+    ///
+    /// Their sessions are the pool's affair: what a handler sets without `local` lasts, unless the pool's way of recycling resets it.
+    ///
+    /// # Errors
+    /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.
+    pub async fn with_pool(pool: deadpool_postgres::Pool, config: &DatabaseConfig) -> Result<Self> {
+        let store = Self::open(config, Some(pool)).await?;
+        let mut theirs = store.begin().await?;
+        let place = in_transaction::place(&mut theirs.driver().0, &store.0.sql).await?;
+        theirs.rollback().await?;
+        store.check_place(&place).await?;
+        Ok(store)
+    }
+
+    async fn open(config: &DatabaseConfig, application: Option<deadpool_postgres::Pool>) -> Result<Self> {
         config.validate()?;
         let target = Target::new(config)?;
         let server = ServerLabel::new(config, &target);
         let sql = Arc::new(Statements::new(&config.schema, config.history.keep));
-        let connected = Self::connect_to(config, target, &server, sql).await?;
+        let connected = Self::connect_to(config, target, (&server, sql), application).await?;
         server.outage.watch();
         Ok(connected)
+    }
+
+    /// Makes sure that the engine has the same database as the application's pool, which leads to `theirs`: jobs that one of them writes would never be found by
+    /// the other.
+    pub(super) async fn check_place(&self, theirs: &str) -> Result<()> {
+        let mut transaction = PgTransaction::begin_engine(&self.0).await?;
+        let ours = in_transaction::place(&mut transaction.driver().0, &self.0.sql).await?;
+        transaction.rollback().await?;
+        if theirs == ours {
+            return Ok(());
+        }
+        Err(Error::config(format!(
+            "the application's pool leads to the database {theirs}, and `database.url` to {ours}: both have to lead to the same database of the same server"
+        )))
     }
 
     /// Does the same with statements that were rendered before. To render them is much work for a heartbeat, whose time is a part of its lease.
     pub(super) async fn connect_to(
         config: &DatabaseConfig,
         target: Target,
-        server: &ServerLabel,
-        sql: Arc<Statements>,
+        (server, sql): (&ServerLabel, Arc<Statements>),
+        application: Option<deadpool_postgres::Pool>,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             user: target.user_pool(config)?,
+            application,
             engine: target.engine_pool(config)?,
             target,
             sql,

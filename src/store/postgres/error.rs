@@ -22,7 +22,7 @@ pub(super) struct ErrorContext<'a> {
 }
 
 impl ErrorContext<'_> {
-    fn error(self, kind: ErrorKind, why: &str, hint: &str) -> Error {
+    pub(super) fn error(self, kind: ErrorKind, why: &str, hint: &str) -> Error {
         let Self { what, label } = self;
         let hint = if hint.is_empty() { String::new() } else { format!("; {hint}") };
         Error::new(kind, format!("could not {what} on {label}: {why}{hint}"))
@@ -128,7 +128,6 @@ impl ErrorContext<'_> {
     }
 
     /// Explains an error of another driver. `code`: a server has answered with it.
-    #[cfg(feature = "sqlx-0_8")]
     pub(super) fn explain_other(self, kind: ErrorKind, why: &str, hint: &str, code: Option<&SqlState>) -> Error {
         let told = self.error(kind, why, hint);
         match code {

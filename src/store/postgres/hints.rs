@@ -84,7 +84,7 @@ async fn probe(conn: Conn, target: Target) {
         // An empty query plans nothing and begins no transaction.
         let answer = timeout(PROBE_INTERVAL, conn.batch_execute("")).await;
         if !matches!(answer, Ok(Ok(()))) || target.is_retired(&conn.info) {
-            tracing::debug!("the connection to {} that listens for hints is given up", conn.info.endpoint);
+            tracing::debug!("the connection to {} that listens for hints is given up", conn.info);
             return;
         }
     }

@@ -9,8 +9,8 @@ use deadpool::managed::Timeouts;
 use tokio::time::timeout;
 
 use super::client::{ConnectionLease, Params, send};
+use super::held::Held;
 use super::lock_holder::{holder, joined};
-use super::pool::Object;
 use super::shared::Shared;
 use super::statements::Statement;
 
@@ -72,11 +72,11 @@ impl Shared {
     }
 
     /// Returns a connection that nothing else uses now.
-    async fn spare(&self) -> Option<Object> {
+    async fn spare(&self) -> Option<Held> {
         let at_once = Timeouts { wait: Some(Duration::ZERO), create: Some(PATIENCE), recycle: None };
         for pool in [&self.engine, &self.user] {
             if let Ok(object) = pool.timeout_get(&at_once).await {
-                return Some(object);
+                return Some(Held::Ours(object));
             }
         }
         None

@@ -32,6 +32,7 @@ mod external;
 mod filter;
 mod group_claim;
 mod halves;
+mod held;
 mod hints;
 mod idle_timers;
 mod in_transaction;

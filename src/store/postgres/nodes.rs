@@ -84,11 +84,14 @@ impl Nodes for Postgres {
     async fn detached(&self) -> Result<Arc<dyn Nodes>> {
         let config = DatabaseConfig { max_connections: 1, ..self.0.config.clone() };
         let (target, sql) = (self.0.target.clone(), self.0.sql.clone());
-        Ok(Arc::new(Postgres::connect_to(&config, target, &self.0.label, sql).await?))
+        Ok(Arc::new(Postgres::connect_to(&config, target, (&self.0.label, sql), None).await?))
     }
 
     fn reconnect(&self) {
         for pool in [&self.0.engine, &self.0.user] {
+            pool.retain(|_, _| false);
+        }
+        if let Some(pool) = &self.0.application {
             pool.retain(|_, _| false);
         }
     }

@@ -16,8 +16,10 @@ use crate::config::DatabaseConfig;
 /// The state that all modules of the store share.
 pub(super) struct Shared {
     pub(super) target: Target,
-    /// For contexts.
+    /// For contexts, unless the application has a pool for them.
     pub(super) user: Pool,
+    /// The application's pool for contexts.
+    pub(super) application: Option<deadpool_postgres::Pool>,
     /// For the engine.
     pub(super) engine: Pool,
     pub(super) sql: Arc<Statements>,

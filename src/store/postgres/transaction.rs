@@ -16,9 +16,10 @@ use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
 use super::driver::{Driver as _, OwnConnection};
 use super::error::{ErrorContext, lost_connection};
+use super::held::{Held, Purpose};
 use super::in_transaction;
 use super::lent::PgTransactionRef;
-use super::pool::{Object, Pool, RESET_WITHIN, needed_reset};
+use super::pool::RESET_WITHIN;
 use super::shared::Shared;
 use super::statements::Statements;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,14 +35,14 @@ const COMMIT: &str = "savepoint jobwright; commit";
 /// that are prepared once per connection.
 ///
 /// What it sets in its session (`set`, temporary tables, `listen`, advisory locks of the session) ends with the transaction: the connection is reset
-/// before its next user gets it. Behind a transaction pooler (`database.pgbouncer`) that is not possible: there use `set local` and locks of the
-/// transaction.
+/// before its next user gets it. Behind a transaction pooler (`database.pgbouncer`) that is not possible, and in a pool of the application's
+/// ([`Postgres::with_pool`](crate::Postgres::with_pool)) it is the pool's affair: there use `set local` and locks of the transaction.
 ///
 /// The context commits, because its messages belong to the same commit: do not run `COMMIT` or `ROLLBACK` by hand (`SAVEPOINT` is fine). A
 /// statement that fails aborts the transaction, and the context's commit reports that. Dropping the transaction rolls it back.
 pub struct PgTransaction {
     /// `None` only after the end.
-    object: Option<Object>,
+    held: Option<Held>,
     shared: Arc<Shared>,
     begun: std::time::Instant,
     /// Needed if the answer to COMMIT gets lost.
@@ -92,40 +93,40 @@ async fn end(shared: &Shared, conn: &Conn, statement: &str, reset: Option<&str>,
 }
 
 /// Returns the connection of a transaction that is over to its pool, unless its session could not be reset.
-fn give_back(shared: &Shared, object: Option<Object>, is_reset: bool) {
-    match object {
-        Some(object) if is_reset => shared.give_back(object),
-        Some(object) => drop(Object::take(object)),
+fn give_back(shared: &Shared, held: Option<Held>, is_reset: bool) {
+    match held {
+        Some(held) if is_reset => shared.give_back(held),
+        Some(held) => held.close(),
         None => {}
     }
 }
 
 impl PgTransaction {
     pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
-        Self::open(shared, &shared.user, "begin").await
+        Self::open(shared, Purpose::Context, "begin").await
     }
 
     /// Begins an engine transaction, which must not wait for handlers that use up the connections of contexts. It holds locks on rows that
     /// other nodes skip, so the server ends it if this process is stopped in the middle.
     pub(super) async fn begin_engine(shared: &Arc<Shared>) -> Result<Self> {
-        Self::open(shared, &shared.engine, "begin; set local idle_in_transaction_session_timeout = 15000").await
+        Self::open(shared, Purpose::Engine, "begin; set local idle_in_transaction_session_timeout = 15000").await
     }
 
     /// Does the same for the work of several callers: it waits for a lock of another transaction for 0.3 s, and then fails.
     pub(super) async fn begin_briefly(shared: &Arc<Shared>) -> Result<Self> {
         let begin = "begin; set local idle_in_transaction_session_timeout = 15000; set local lock_timeout = 300";
-        Self::open(shared, &shared.engine, begin).await
+        Self::open(shared, Purpose::Engine, begin).await
     }
 
-    async fn open(shared: &Arc<Shared>, pool: &Pool, begin: &str) -> Result<Self> {
+    async fn open(shared: &Arc<Shared>, purpose: Purpose, begin: &str) -> Result<Self> {
         let context = ErrorContext { what: "begin a transaction", label: &shared.label };
         // Pooled connections may have died; the first statement shows it.
-        let mut spares = pool.status().max_size;
+        let mut spares = shared.most(purpose);
         loop {
-            let object = shared.client(pool, context).await?;
+            let held = shared.take(purpose, context).await?;
             let begun = std::time::Instant::now();
-            let evidence = Evidence { endpoint: Some(object.info.endpoint.clone()), ..Evidence::default() };
-            let open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
+            let evidence = Evidence { endpoint: held.info.endpoint.clone(), ..Evidence::default() };
+            let open = Self { held: Some(held), shared: shared.clone(), begun, evidence, committing: false };
             let client = open.client()?;
             let Ok(begun) = timeout(shared.call_timeout, client.batch_execute(begin)).await else {
                 return Err(context.timeout(shared.call_timeout));
@@ -140,17 +141,17 @@ impl PgTransaction {
         }
     }
 
-    fn object(&self) -> Result<&Object> {
-        self.object.as_ref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
+    fn held(&self) -> Result<&Held> {
+        self.held.as_ref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
     }
 
     fn client(&self) -> Result<&Conn> {
-        Ok(self.object()?)
+        Ok(self.held()?)
     }
 
     async fn end(&self, statement: &str, within: Duration) -> Result<Option<Ended>> {
-        let object = self.object()?;
-        Ok(end(&self.shared, object, statement, needed_reset(object).as_deref(), within).await)
+        let held = self.held()?;
+        Ok(end(&self.shared, held, statement, held.needed_reset().as_deref(), within).await)
     }
 
     /// Explains a server error, and informs the pools.
@@ -163,7 +164,7 @@ impl PgTransaction {
 
     /// Returns the transaction for the statements of this store, and the facts that they collect.
     pub(super) fn driver(&mut self) -> (OwnConnection<'_>, &Statements, &mut Evidence) {
-        let Some(connection) = &self.object else { unreachable!("a transaction that has ended can't be written to") };
+        let Some(connection) = &self.held else { unreachable!("a transaction that has ended can't be written to") };
         (OwnConnection { shared: &self.shared, connection }, &self.shared.sql, &mut self.evidence)
     }
 
@@ -197,8 +198,8 @@ impl PgTransaction {
     /// # Panics
     /// Never: only methods that consume the transaction give up the connection.
     fn connection(&self) -> &Conn {
-        match &self.object {
-            Some(object) => object,
+        match &self.held {
+            Some(held) => held,
             None => unreachable!("a transaction that has ended can't be borrowed"),
         }
     }
@@ -224,7 +225,7 @@ impl UnitOfWork for PgTransaction {
     type Ref<'t> = PgTransactionRef<'t>;
 
     fn lend(&mut self) -> PgTransactionRef<'_> {
-        let Some(connection) = &self.object else { unreachable!("a transaction that has ended can't be lent") };
+        let Some(connection) = &self.held else { unreachable!("a transaction that has ended can't be lent") };
         PgTransactionRef::of_context(&self.shared, connection, &mut self.evidence)
     }
 
@@ -274,7 +275,7 @@ impl UnitOfWork for PgTransaction {
             Some(Ended { answer: Ok(()), is_reset }) => {
                 let alone = self.client()?.info.stands_alone();
                 // The transaction is over, so the connection goes back to its pool.
-                give_back(&self.shared, self.object.take(), is_reset);
+                give_back(&self.shared, self.held.take(), is_reset);
                 return if alone { Err(context.stands_alone()) } else { Ok(()) };
             }
             Some(Ended { answer: Err(error), .. }) if error.code() == Some(&SqlState::NO_ACTIVE_SQL_TRANSACTION) => {
@@ -292,8 +293,8 @@ impl UnitOfWork for PgTransaction {
         match error.kind() {
             ErrorKind::Unreachable | ErrorKind::Timeout => {
                 // The answer got lost, so the connection is useless.
-                if let Some(object) = self.object.take() {
-                    drop(Object::take(object));
+                if let Some(held) = self.held.take() {
+                    held.close();
                 }
                 resolve(&self.shared, evidence, self.begun, error).await
             }
@@ -309,7 +310,7 @@ impl UnitOfWork for PgTransaction {
         let context = ErrorContext { what: "roll back", label: &self.shared.label };
         match self.end("rollback", self.shared.call_timeout).await? {
             Some(Ended { answer: Ok(()), is_reset }) => {
-                give_back(&self.shared, self.object.take(), is_reset);
+                give_back(&self.shared, self.held.take(), is_reset);
                 Ok(())
             }
             Some(Ended { answer: Err(error), .. }) => Err(self.explain(context, error)),
@@ -323,20 +324,18 @@ impl Drop for PgTransaction {
     /// connection is closed instead, because no one should wait behind that statement. A connection that may be committing is closed at
     /// once, and its statement is never cancelled.
     fn drop(&mut self) {
-        let Some(object) = self.object.take() else {
-            return;
-        };
+        let Some(held) = self.held.take() else { return };
         if self.committing {
-            drop(Object::take(object));
+            held.close();
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            drop(Object::take(object));
+            held.close();
             return;
         };
-        let (shared, reset) = (self.shared.clone(), needed_reset(&object));
+        let (shared, reset) = (self.shared.clone(), held.needed_reset());
         // If the runtime ends before the task does, the connection is closed.
-        let mut lease = ConnectionLease::new(object, &shared);
+        let mut lease = ConnectionLease::new(held, &shared);
         runtime.spawn(async move {
             let Ok(conn) = lease.client() else { return };
             let ended = end(&shared, conn, "rollback", reset.as_deref(), Duration::from_millis(500)).await;

@@ -8,7 +8,7 @@ use super::sqlx::{self, PgPool};
 use super::transaction::SqlxTransaction;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
-use crate::store::postgres::{Postgres, in_transaction};
+use crate::store::postgres::Postgres;
 use crate::store::{JobStore, Store, UnitOfWork as _};
 
 /// A PostgreSQL database whose contexts and handlers have transactions of sqlx, from the application's pool. Cheap to clone; clones share their
@@ -28,7 +28,10 @@ impl Sqlx {
     /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.
     pub async fn connect(pool: PgPool, config: &DatabaseConfig) -> Result<Self> {
         let store = Self { engine: Postgres::connect(config).await?, pool };
-        store.check_pool().await?;
+        let mut transaction = store.begin().await?;
+        let place = transaction.place().await?;
+        transaction.rollback().await?;
+        store.engine.check_place(&place).await?;
         Ok(store)
     }
 
@@ -45,23 +48,6 @@ impl Sqlx {
     /// Lends a caller's transaction to message services.
     pub(crate) fn lend<'t>(&'t self, transaction: &'t mut sqlx::PgConnection) -> SqlxTransactionRef<'t> {
         SqlxTransactionRef::of_caller(&self.engine.0, transaction)
-    }
-
-    /// Makes sure that both ways lead to the same database: jobs that one of them writes would never be found by the other.
-    async fn check_pool(&self) -> Result<()> {
-        let shared = &self.engine.0;
-        let mut transaction = SqlxTransaction::begin(shared, &self.pool).await?;
-        let theirs = transaction.place().await?;
-        transaction.rollback().await?;
-        let mut transaction = self.engine.begin().await?;
-        let ours = in_transaction::place(&mut transaction.driver().0, &shared.sql).await?;
-        transaction.rollback().await?;
-        if theirs == ours {
-            return Ok(());
-        }
-        Err(crate::Error::config(format!(
-            "the pool of sqlx leads to the database {theirs}, and `database.url` to {ours}: both have to lead to the same database of the same server"
-        )))
     }
 }
 
