@@ -32,22 +32,32 @@ fn lost(code: &SqlState) -> bool {
     *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
 }
 
-#[cfg(feature = "sqlx-0_8")]
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 fn by_sqlx(error: &(dyn StdError + 'static)) -> bool {
     sqlx_code(error).is_some_and(|code| lost(&code))
 }
 
-/// Returns the code that a server answered with, if an error is one of sqlx.
-#[cfg(feature = "sqlx-0_8")]
+/// Returns the code that a server answered with, if an error is one of any version of sqlx.
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 pub(crate) fn sqlx_code(error: &(dyn StdError + 'static)) -> Option<SqlState> {
-    use sqlx_0_8::postgres::PgDatabaseError;
     // As above: the server's answer is a cause of sqlx's error.
-    let said = error.downcast_ref::<sqlx_0_8::Error>().and_then(sqlx_0_8::Error::as_database_error);
-    let said = said.and_then(|said| said.try_downcast_ref::<PgDatabaseError>());
-    said.or_else(|| error.downcast_ref::<PgDatabaseError>()).map(|said| SqlState::from_code(said.code()))
+    macro_rules! code {
+        ($sqlx:ident) => {{
+            use $sqlx::postgres::PgDatabaseError;
+            let said = error.downcast_ref::<$sqlx::Error>().and_then($sqlx::Error::as_database_error);
+            let said = said.and_then(|said| said.try_downcast_ref::<PgDatabaseError>());
+            said.or_else(|| error.downcast_ref::<PgDatabaseError>()).map(PgDatabaseError::code)
+        }};
+    }
+    let code = None;
+    #[cfg(feature = "sqlx-0_8")]
+    let code = code.or_else(|| code!(sqlx_0_8));
+    #[cfg(feature = "sqlx-0_9")]
+    let code = code.or_else(|| code!(sqlx_0_9));
+    code.map(SqlState::from_code)
 }
 
-#[cfg(not(feature = "sqlx-0_8"))]
+#[cfg(not(any(feature = "sqlx-0_8", feature = "sqlx-0_9")))]
 fn by_sqlx(_: &(dyn StdError + 'static)) -> bool {
     false
 }

@@ -77,7 +77,7 @@
 //! |---|---|
 //! | `rabbitmq` | delivery through RabbitMQ, submissions, events, external workers (`MessageServices::with_broker`) |
 //! | `sqlite` | the embedded store. It compiles SQLite, which needs a C compiler, and links it as `rusqlite` does: beside another crate that links SQLite, as `sqlx` does with its default features, cargo refuses to resolve |
-//! | `sqlx-0_8` | transactions of sqlx 0.8 for contexts, handlers and `enlist` (`sqlx_0_8`) |
+//! | `sqlx-0_8`, `sqlx-0_9` | transactions of sqlx 0.8 or 0.9 for contexts, handlers and `enlist` (`sqlx_0_8`, `sqlx_0_9`); that for 0.9 takes Rust 1.94 |
 //! | `codecs` | the codecs that encrypt and compress payloads |
 //!
 //! A configuration that asks for a feature which the build lacks is an error.
@@ -144,7 +144,9 @@ pub use message::{
     ScheduleService, SqlStatement, WhenFull, Written,
 };
 #[cfg(feature = "sqlx-0_8")]
-pub use store::postgres::sqlx as sqlx_0_8;
+pub use store::postgres::sqlx_0_8;
+#[cfg(feature = "sqlx-0_9")]
+pub use store::postgres::sqlx_0_9;
 pub use store::postgres::{PgTransaction, PgTransactionRef};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};

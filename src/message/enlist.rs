@@ -63,17 +63,6 @@ impl MessageServices<crate::Sqlite> {
     }
 }
 
-#[cfg(feature = "sqlx-0_8")]
-impl MessageServices<crate::sqlx_0_8::Sqlx> {
-    /// Joins a transaction that the caller owns and will commit.
-    pub fn enlist<'t>(
-        &self,
-        transaction: &'t mut sqlx_0_8::Transaction<'_, sqlx_0_8::Postgres>,
-    ) -> Enlisted<crate::sqlx_0_8::Sqlx, &'t mut sqlx_0_8::PgConnection> {
-        Enlisted::new(self.shared.clone(), &mut **transaction)
-    }
-}
-
 impl<S: Store, T> Enlisted<S, T> {
     fn new(shared: Arc<Shared<S>>, transaction: T) -> Self {
         Self { when_full: shared.when_full, shared, service: None, transaction }
@@ -159,30 +148,51 @@ impl Enlisted<Postgres, &tokio_postgres::Transaction<'_>> {
     }
 }
 
-#[cfg(feature = "sqlx-0_8")]
-impl Enlisted<crate::sqlx_0_8::Sqlx, &mut sqlx_0_8::PgConnection> {
-    /// Writes the messages into the caller's transaction, with one statement.
-    ///
-    /// # Errors
-    /// As for transactions of `tokio-postgres`.
-    pub async fn flush(mut self) -> Result<Flushed<crate::sqlx_0_8::Sqlx>> {
-        let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
-        let shared = self.shared.clone();
-        let Shared { store, jobs, .. } = &*shared;
-        super::wait_for_capacity(&**jobs, service.pending(), self.when_full, true).await?;
-        let savepoint = shared.is_wrapped();
-        if savepoint {
-            store.lend(self.transaction).savepoint(SAVEPOINT).await?;
+/// What a version of sqlx adds: its types are its own.
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+macro_rules! transactions_of_sqlx {
+    ($store:ty, $sqlx:ident) => {
+        impl MessageServices<$store> {
+            /// Joins a transaction that the caller owns and will commit.
+            pub fn enlist<'t>(
+                &self,
+                transaction: &'t mut $sqlx::Transaction<'_, $sqlx::Postgres>,
+            ) -> Enlisted<$store, &'t mut $sqlx::PgConnection> {
+                Enlisted::new(self.shared.clone(), &mut **transaction)
+            }
         }
-        let written = service.flush(&mut FlushInto::enlisted(store.lend(self.transaction))).await;
-        if savepoint {
-            let ended = store.lend(self.transaction).savepoint(end_of_savepoint(&written)).await;
-            // The first error counts.
-            return written.and_then(|written| ended.map(|()| Flushed(Some((service, written, shared.sent.clone())))));
+
+        impl Enlisted<$store, &mut $sqlx::PgConnection> {
+            /// Writes the messages into the caller's transaction, with one statement.
+            ///
+            /// # Errors
+            /// As for transactions of `tokio-postgres`.
+            pub async fn flush(mut self) -> Result<Flushed<$store>> {
+                let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
+                let shared = self.shared.clone();
+                let Shared { store, jobs, .. } = &*shared;
+                super::wait_for_capacity(&**jobs, service.pending(), self.when_full, true).await?;
+                let savepoint = shared.is_wrapped();
+                if savepoint {
+                    store.lend(self.transaction).savepoint(SAVEPOINT).await?;
+                }
+                let written = service.flush(&mut FlushInto::enlisted(store.lend(self.transaction))).await;
+                let ended = match savepoint {
+                    true => store.lend(self.transaction).savepoint(end_of_savepoint(&written)).await,
+                    false => Ok(()),
+                };
+                // The first error counts.
+                let written = written.and_then(|written| ended.map(|()| written))?;
+                Ok(Flushed(Some((service, written, shared.sent.clone()))))
+            }
         }
-        Ok(Flushed(Some((service, written?, shared.sent.clone()))))
-    }
+    };
 }
+
+#[cfg(feature = "sqlx-0_8")]
+transactions_of_sqlx! { crate::sqlx_0_8::Sqlx, sqlx_0_8 }
+#[cfg(feature = "sqlx-0_9")]
+transactions_of_sqlx! { crate::sqlx_0_9::Sqlx, sqlx_0_9 }
 
 #[cfg(feature = "sqlite")]
 impl Enlisted<crate::Sqlite, &rusqlite::Connection> {

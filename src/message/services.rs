@@ -204,8 +204,19 @@ impl MessageServices<crate::sqlx_0_8::Sqlx> {
     ///
     /// # Errors
     /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.
-    pub async fn sqlx(pool: sqlx_0_8::PgPool, config: &DatabaseConfig) -> Result<Self> {
+    pub async fn sqlx_0_8(pool: sqlx_0_8::PgPool, config: &DatabaseConfig) -> Result<Self> {
         Ok(Self::new(crate::sqlx_0_8::Sqlx::connect(pool, config).await?, config))
+    }
+}
+
+#[cfg(feature = "sqlx-0_9")]
+impl MessageServices<crate::sqlx_0_9::Sqlx> {
+    /// Connects to PostgreSQL, with the application's pool for contexts and handlers. See [`Sqlx::connect`](crate::sqlx_0_9::Sqlx::connect).
+    ///
+    /// # Errors
+    /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.
+    pub async fn sqlx_0_9(pool: sqlx_0_9::PgPool, config: &DatabaseConfig) -> Result<Self> {
+        Ok(Self::new(crate::sqlx_0_9::Sqlx::connect(pool, config).await?, config))
     }
 }
 

@@ -15,7 +15,11 @@ pub(crate) fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<crate
             return Some(kind);
         }
         #[cfg(feature = "sqlx-0_8")]
-        if let Some(kind) = postgres::sqlx::driver_kind(error) {
+        if let Some(kind) = postgres::sqlx_0_8::driver_kind(error) {
+            return Some(kind);
+        }
+        #[cfg(feature = "sqlx-0_9")]
+        if let Some(kind) = postgres::sqlx_0_9::driver_kind(error) {
             return Some(kind);
         }
         postgres::driver_kind(error)

@@ -10,7 +10,7 @@ use super::store::travel;
 use super::{Inline, Runner, Stored, TestStore};
 use crate::codec::Codec;
 use crate::config::DatabaseConfig;
-#[cfg(feature = "sqlx-0_8")]
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 use crate::error::Error;
 use crate::error::Result;
 use crate::executor::{CommandExecutor, ExecutorBuilder};
@@ -47,25 +47,35 @@ impl TestDatabase<Postgres> {
     }
 }
 
-#[cfg(feature = "sqlx-0_8")]
-impl TestDatabase<crate::sqlx_0_8::Sqlx> {
-    /// Does the same as [`postgres`](TestDatabase::postgres), with transactions of sqlx. The pool, of at most 8 connections, is that of
-    /// [`Sqlx::pool`](crate::sqlx_0_8::Sqlx::pool): `db.messages().store().pool()`.
-    ///
-    /// # Errors
-    /// When the server can't be reached, or refuses.
-    pub async fn sqlx(url: &str) -> Result<Self> {
-        let (location, config) = TestLocation::schema(url).await?;
-        let options = sqlx_0_8::postgres::PgPoolOptions::new().max_connections(8);
-        let pool = options.connect(config.url.expose()).await.map_err(|error| {
-            Error::config("sqlx can't connect to the test's database by the URL that the kit made of yours")
-                .with_source(error)
-        })?;
-        let (messages, schedules) = MessageServices::sqlx(pool, &config).await?.travelling();
-        messages.migrate().await?;
-        Ok(Self { messages, schedules, config, _place: location })
-    }
+/// What a version of sqlx adds: its types are its own.
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+macro_rules! with_sqlx {
+    ($store:ty, $sqlx:ident) => {
+        impl TestDatabase<$store> {
+            /// Does the same as [`postgres`](TestDatabase::postgres), with transactions of sqlx. The application's pool, of at most 8 connections, is
+            /// `db.messages().store().pool()`.
+            ///
+            /// # Errors
+            /// When the server can't be reached, or refuses.
+            pub async fn $sqlx(url: &str) -> Result<Self> {
+                let (location, config) = TestLocation::schema(url).await?;
+                let options = $sqlx::postgres::PgPoolOptions::new().max_connections(8);
+                let pool = options.connect(config.url.expose()).await.map_err(|error| {
+                    Error::config("sqlx can't connect to the test's database by the URL that the kit made of yours")
+                        .with_source(error)
+                })?;
+                let (messages, schedules) = MessageServices::$sqlx(pool, &config).await?.travelling();
+                messages.migrate().await?;
+                Ok(Self { messages, schedules, config, _place: location })
+            }
+        }
+    };
 }
+
+#[cfg(feature = "sqlx-0_8")]
+with_sqlx! { crate::sqlx_0_8::Sqlx, sqlx_0_8 }
+#[cfg(feature = "sqlx-0_9")]
+with_sqlx! { crate::sqlx_0_9::Sqlx, sqlx_0_9 }
 
 #[cfg(feature = "sqlite")]
 impl TestDatabase<crate::Sqlite> {

@@ -46,6 +46,13 @@ impl sealed::Travel for crate::sqlx_0_8::Sqlx {
     }
 }
 
+#[cfg(feature = "sqlx-0_9")]
+impl sealed::Travel for crate::sqlx_0_9::Sqlx {
+    async fn travel(&self, by: Duration) -> Result<()> {
+        self.postgres().travel(by).await
+    }
+}
+
 impl sealed::Travel for AnyStore {
     async fn travel(&self, by: Duration) -> Result<()> {
         match self {

@@ -21,7 +21,11 @@ mod enlisted;
 mod enlisted_services;
 mod lost_commits;
 mod services;
-mod sqlx_transactions;
+// The same tests below each.
+#[allow(clippy::duplicate_mod)]
+mod sqlx_0_8;
+#[allow(clippy::duplicate_mod)]
+mod sqlx_0_9;
 mod unusual_services;
 
 cases_with_sqlx! {

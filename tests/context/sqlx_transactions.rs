@@ -1,22 +1,21 @@
-//! Transactions of sqlx: those of the caller, and those of contexts on the caller's pool.
+//! Transactions of sqlx: those of the caller, and those of contexts on the caller's pool. Compiled for each version, which is the parent module.
 
 use std::time::Duration;
 
 use jobwright::admin::JobState;
-use jobwright::sqlx_0_8::Sqlx;
 use jobwright::{
-    CommandExecutor, Error, ErrorKind, FlushInto, JobError, KindOptions, MessageService, MessageServices, NewJob,
-    Outcome, Result, RetryAdvice, RetryPolicy, Written, async_trait,
+    CommandExecutor, Error, ErrorKind, FlushInto, JobError, KindOptions, MessageService, NewJob, Outcome, Result,
+    RetryAdvice, RetryPolicy, Written, async_trait,
 };
-use sqlx::Connection as _;
-use sqlx_0_8 as sqlx;
 
+use super::version::db::pool;
+use super::version::sqlx::{self, Connection as _};
+use super::version::{Sqlx, SqlxDb, services, text};
 use crate::context::services::{Audit, Refuses};
 use crate::support::environment::{PATIENCE, World, quick};
 use crate::support::jobs::{LATER, job};
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
-use crate::support::sqlx::{SqlxDb, pool};
 use crate::support::{TestDb, eventually, pgbouncer_url};
 
 async fn write(connection: &mut sqlx::PgConnection, line: &str) {
@@ -109,7 +108,7 @@ async fn what_did_not_commit_is_an_error() {
         let mut cx = messages.begin();
         let transaction = cx.transaction().await.unwrap();
         write(transaction, ended_by).await;
-        let _ = sqlx::raw_sql(ended_by).execute(&mut **transaction).await;
+        let _ = sqlx::raw_sql(text(ended_by)).execute(&mut **transaction).await;
         let error = cx.commit().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Aborted, "{ended_by}: {error}");
     }
@@ -210,7 +209,7 @@ async fn a_role_with_a_zone_of_its_own() {
     );
     aside.batch_execute(&create).await.unwrap();
     config = config.clone().with_url(config.url.expose().replacen("postgres@", &format!("{role}@"), 1));
-    let opened = MessageServices::sqlx(pool(&config).await, &config).await;
+    let opened = services(pool(&config).await, &config).await;
     aside.batch_execute(&format!("drop role {role}")).await.unwrap();
     opened.unwrap();
 }
@@ -241,7 +240,7 @@ async fn commits_whose_answer_got_lost_are_found_out() {
     let Some(db) = SqlxDb::with_ledger().await else { return };
     let proxy = Proxy::start(db.aside().address()).await;
     let config = db.aside().config_by(proxy.address).call_timeout(Duration::from_millis(1500));
-    let messages = MessageServices::sqlx(pool(&config).await, &config).await.unwrap();
+    let messages = services(pool(&config).await, &config).await.unwrap();
     for arrives in [true, false] {
         let mut cx = messages.begin();
         cx.send(job()).unwrap();
@@ -287,7 +286,7 @@ async fn a_pool_to_another_database_is_refused() {
     let config = db.aside().config();
     let other: sqlx::postgres::PgConnectOptions = config.url.expose().parse().unwrap();
     let elsewhere = sqlx::PgPool::connect_with(other.database("template1")).await.unwrap();
-    let error = MessageServices::sqlx(elsewhere, &config).await.unwrap_err();
+    let error = services(elsewhere, &config).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(
         error.to_string().contains("template1") && error.to_string().contains("same database of the same server"),
@@ -301,7 +300,7 @@ async fn a_pool_without_a_free_connection_is_busy() {
     let config = db.aside().config();
     let small = sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(200));
     let pool = small.connect(config.url.expose()).await.unwrap();
-    let messages = MessageServices::sqlx(pool.clone(), &config).await.unwrap();
+    let messages = services(pool.clone(), &config).await.unwrap();
     let held = pool.acquire().await.unwrap();
     let error = messages.begin().transaction().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
@@ -349,11 +348,11 @@ async fn a_statement_that_was_given_up_keeps_no_connection_of_the_pool() {
     let config = db.aside().config().call_timeout(Duration::from_secs(2));
     let small = sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(60));
     let pool = small.connect(config.url.expose()).await.unwrap();
-    let messages = MessageServices::sqlx(pool, &config).await.unwrap();
+    let messages = services(pool, &config).await.unwrap();
     let lock = db.aside().hold("lock table {schema}.ledger in access exclusive mode").await;
     let mut cx = messages.begin();
     let insert = format!("insert into {}.ledger (line) values ('late')", db.aside().schema());
-    let waits = sqlx::query(&insert).execute(&mut **cx.transaction().await.unwrap());
+    let waits = sqlx::query(text(&insert)).execute(&mut **cx.transaction().await.unwrap());
     tokio::time::timeout(Duration::from_millis(300), waits).await.expect_err("it did not wait");
     drop(cx);
     // The lock is still there.
@@ -372,7 +371,7 @@ async fn conflicts_are_recognized() {
         let raise = format!("do $$ begin raise exception 'no' using errcode = '{state}'; end $$");
         let raised = async || {
             let mut cx = messages.begin();
-            sqlx::raw_sql(&raise).execute(&mut **cx.transaction().await.unwrap()).await.unwrap_err()
+            sqlx::raw_sql(text(&raise)).execute(&mut **cx.transaction().await.unwrap()).await.unwrap_err()
         };
         assert_eq!(JobError::from(raised().await).advice(), advice, "{state}");
         assert_eq!(JobError::from(anyhow::Error::from(raised().await).context("can't book")).advice(), advice);
@@ -387,7 +386,7 @@ async fn through_a_transaction_pooler() {
     let Some(url) = pgbouncer_url() else { return };
     let config = jobwright::DatabaseConfig::url(url).schema(db.schema()).pgbouncer(true);
     let pool = pool(&config).await;
-    let messages = MessageServices::sqlx(pool.clone(), &config).await.unwrap();
+    let messages = services(pool.clone(), &config).await.unwrap();
     for round in 0..30 {
         let mut cx = messages.begin();
         cx.transaction().await.unwrap();

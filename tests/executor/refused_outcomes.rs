@@ -12,7 +12,7 @@ use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
-use crate::support::sqlx::SqlxDb;
+use crate::support::sqlx_0_9::SqlxDb;
 use crate::support::{SqlDb, TestDb, eventually};
 
 /// The database's message when it refuses.

@@ -11,7 +11,7 @@ use crate::support::postgres::Pg;
 use crate::support::process::Sign;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
-use crate::support::sqlx::SqlxDb;
+use crate::support::sqlx_0_8::SqlxDb;
 use crate::support::{TestDb, eventually};
 
 /// Kills a worker while it holds `held` jobs, some with writes in open transactions, and completes others.

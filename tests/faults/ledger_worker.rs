@@ -209,8 +209,9 @@ async fn worker() {
             keep::<crate::support::sqlite::SqliteDb>(&messages, config, &orders).await;
         }
     } else if orders.sqlx {
-        let messages = MessageServices::sqlx(crate::support::sqlx::pool(&database).await, &database).await.unwrap();
-        keep::<crate::support::sqlx::SqlxDb>(&messages, config, &orders).await;
+        let pool = crate::support::sqlx_0_8::db::pool(&database).await;
+        let messages = MessageServices::sqlx_0_8(pool, &database).await.unwrap();
+        keep::<crate::support::sqlx_0_8::SqlxDb>(&messages, config, &orders).await;
     } else {
         let messages = MessageServices::postgres(&database).await.unwrap();
         keep::<crate::support::postgres::Pg<false>>(&messages, config, &orders).await;

@@ -15,12 +15,13 @@ macro_rules! cases {
     };
 }
 
-/// Does the same, and defines those of the second list once more with transactions of sqlx: there contexts or handlers use theirs.
+/// Does the same, and defines those of the second list once more with transactions of sqlx, of the newest version: there contexts or
+/// handlers use theirs.
 macro_rules! cases_with_sqlx {
     ({ $($others:tt)* } { $($with_sqlx:tt)* }) => {
         cases! { $($others)* $($with_sqlx)* }
         mod sqlx {
-            cases_on! { crate::support::sqlx::SqlxDb, $($with_sqlx)* }
+            cases_on! { crate::support::sqlx_0_9::SqlxDb, $($with_sqlx)* }
         }
     };
 }

@@ -20,7 +20,11 @@ pub(crate) mod proxy;
 pub(crate) mod seeded_random;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
-pub(crate) mod sqlx;
+// The same files below each.
+#[allow(clippy::duplicate_mod)]
+pub(crate) mod sqlx_0_8;
+#[allow(clippy::duplicate_mod)]
+pub(crate) mod sqlx_0_9;
 
 use std::time::{Duration, Instant};
 

@@ -46,7 +46,7 @@ impl Kit for Postgres {
 impl Kit for Sqlx {
     async fn database() -> Option<TestDatabase<Self>> {
         let url = crate::support::postgres_url()?;
-        Some(TestDatabase::sqlx(&url).await.unwrap())
+        Some(TestDatabase::sqlx_0_8(&url).await.unwrap())
     }
 
     async fn create_ledger(db: &TestDatabase<Self>) {

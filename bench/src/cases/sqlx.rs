@@ -49,7 +49,7 @@ fn rate(times: &[Duration]) -> f64 {
 async fn services(schema: &Schema) -> Result<MessageServices<Sqlx>> {
     let connections = u32::try_from(schema.config.max_connections)?;
     let pool = PgPoolOptions::new().max_connections(connections).connect(schema.config.url.expose()).await?;
-    Ok(MessageServices::sqlx(pool, &schema.config).await?)
+    Ok(MessageServices::sqlx_0_8(pool, &schema.config).await?)
 }
 
 async fn with_user_row(bench: &Bench<'_>, jobs: usize) -> Result<Vec<Duration>> {

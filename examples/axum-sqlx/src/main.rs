@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_env_filter("info").init();
     let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL to a PostgreSQL server")?;
     let pool = sqlx::PgPool::connect(&url).await?;
-    let messages = MessageServices::sqlx(pool.clone(), &DatabaseConfig::url(url)).await?;
+    let messages = MessageServices::sqlx_0_8(pool.clone(), &DatabaseConfig::url(url)).await?;
     messages.migrate().await?;
     sqlx::raw_sql(SCHEMA).execute(&pool).await?;
 

@@ -16,7 +16,7 @@ async fn database() -> Option<Database> {
         return None;
     }
     let url = std::env::var("DATABASE_URL").expect("set DATABASE_URL");
-    let db = TestDatabase::sqlx(&url).await.unwrap();
+    let db = TestDatabase::sqlx_0_8(&url).await.unwrap();
     sqlx::raw_sql(shop::SCHEMA).execute(db.messages().store().pool()).await.unwrap();
     Some(db)
 }

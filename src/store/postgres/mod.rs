@@ -67,8 +67,13 @@ mod server;
 mod settle;
 mod shared;
 mod shared_cursor;
+// The same files below each: see `sqlx/mod.rs`.
 #[cfg(feature = "sqlx-0_8")]
-pub mod sqlx;
+#[allow(clippy::duplicate_mod)]
+pub mod sqlx_0_8;
+#[cfg(feature = "sqlx-0_9")]
+#[allow(clippy::duplicate_mod)]
+pub mod sqlx_0_9;
 mod statements;
 mod status;
 pub(crate) mod testing;

@@ -1,5 +1,7 @@
 //! The catalogue of statements. Each is a section of the file of its topic, whose header says why it is shaped so and names its parameters.
 
+use std::sync::Arc;
+
 use tokio_postgres::types::Type;
 
 use super::qualify::qualified;
@@ -13,7 +15,7 @@ use crate::store::settle::ERRORS_KEPT;
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(super) name: &'static str,
-    pub(super) sql: String,
+    pub(super) sql: Arc<str>,
     /// The types of its parameters.
     pub(super) types: Vec<Type>,
 }
@@ -129,7 +131,8 @@ impl Statement {
     /// out: without them the text is shorter to send and to look up on each call.
     fn new(name: &'static str, section: &str, schema: &str, keep: Keep) -> Self {
         let (sql, types) = parameters::positional(&render_keeping(section, schema, keep));
-        Self { name, sql: format!("{}\n{}", Self::mark(name), qualified(&without_comments(&sql))), types }
+        let sql = format!("{}\n{}", Self::mark(name), qualified(&without_comments(&sql)));
+        Self { name, sql: sql.into(), types }
     }
 
     /// Returns the beginning of the text of a statement.
@@ -265,7 +268,7 @@ pub(in crate::store) fn all_statements(schema: &str, keep: crate::config::Keep) 
     let statements = Statements::new(schema, keep);
     let all = statements.all().map(|(name, statement)| {
         let types = statement.types.iter().map(ToString::to_string).collect();
-        (name.to_owned(), statement.sql.clone(), types)
+        (name.to_owned(), statement.sql.to_string(), types)
     });
     all.collect()
 }

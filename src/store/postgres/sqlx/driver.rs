@@ -45,15 +45,15 @@ impl Driver for SqlxConnection<'_> {
         for (value, of) in params.iter().zip(&statement.types) {
             arguments
                 .add(Argument { value: *value, of })
-                .map_err(|error| context.explain_sqlx(sqlx::Error::Encode(error)))?;
+                .map_err(|error| explain(context, sqlx::Error::Encode(error)))?;
         }
         // Unnamed behind a transaction pooler, as it is on the connections of the engine.
-        let query = sqlx::query_with(&statement.sql, arguments).persistent(!self.shared.pgbouncer);
+        let query = sqlx::query_with(super::text(&statement.sql), arguments).persistent(!self.shared.pgbouncer);
         if let Some(probed) = &mut self.probed {
             probed.asks();
         }
         let done = match timeout(self.shared.call_timeout, query.fetch_all(&mut *self.connection)).await {
-            Ok(answer) => answer.map_err(|error| context.explain_sqlx(error)),
+            Ok(answer) => answer.map_err(|error| explain(context, error)),
             Err(_) => Err(context.timeout(self.shared.call_timeout)),
         };
         if let Some(probed) = &mut self.probed {
@@ -70,7 +70,7 @@ impl SqlxConnection<'_> {
         timeout(self.shared.call_timeout, self.connection.execute(sql))
             .await
             .map_err(|_| context.timeout(self.shared.call_timeout))?
-            .map_err(|error| context.explain_sqlx(error))?;
+            .map_err(|error| explain(context, error))?;
         Ok(())
     }
 }
@@ -159,14 +159,11 @@ fn classify(error: &sqlx::Error) -> (ErrorKind, String, &'static str, Option<Sql
     (kind, error.to_string(), hint, None)
 }
 
-impl ErrorContext<'_> {
-    /// Explains an error of sqlx, as [`explain`](Self::explain) does for the other driver. An outage of the application's pool is not told as one of
-    /// the engine's connections: they may be fine.
-    pub(super) fn explain_sqlx(self, error: sqlx::Error) -> Error {
-        let nothing_sent =
-            matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Encode(_));
-        let (kind, why, hint, code) = classify(&error);
-        let told = self.explain_other(kind, &why, hint, code.as_ref()).with_source(error);
-        if nothing_sent { told.keeping_nothing() } else { told }
-    }
+/// Explains an error of sqlx, as [`ErrorContext::explain`] does for the other driver. An outage of the application's pool is not told as one of the
+/// engine's connections: they may be fine.
+pub(super) fn explain(context: ErrorContext<'_>, error: sqlx::Error) -> Error {
+    let nothing_sent = matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Encode(_));
+    let (kind, why, hint, code) = classify(&error);
+    let told = context.explain_other(kind, &why, hint, code.as_ref()).with_source(error);
+    if nothing_sent { told.keeping_nothing() } else { told }
 }

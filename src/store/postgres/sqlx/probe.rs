@@ -6,7 +6,7 @@
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::driver::SqlxConnection;
+use super::driver::{SqlxConnection, explain};
 use super::probed::depth;
 use super::sqlx::Executor as _;
 use crate::conflict::sqlx_code;
@@ -50,7 +50,7 @@ impl SqlxConnection<'_> {
                     aborted(format!("the transaction on {label} was over before its commit: {why}")).with_source(error)
                 );
             }
-            Ok(Err(error)) => context.explain_sqlx(error),
+            Ok(Err(error)) => explain(context, error),
             Err(_) => context.timeout(shared.call_timeout),
         };
         probed.answered(Some(&error));

@@ -1,6 +1,7 @@
 //! What is known of an open transaction.
 
-use super::sqlx::{self, Database, PgConnection, TransactionManager as _};
+use super::TransactionManager as _;
+use super::sqlx::{self, Database, PgConnection};
 use crate::error::{Error, ErrorKind};
 
 /// What is known of a transaction.

@@ -8,11 +8,12 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::driver::SqlxConnection;
+use super::TransactionManager as _;
+use super::driver::{SqlxConnection, explain};
 use super::lent::SqlxTransactionRef;
 use super::probed::{Probed, depth};
 use super::sqlx::pool::PoolConnection;
-use super::sqlx::{self, Database, PgConnection, TransactionManager as _};
+use super::sqlx::{self, Database, PgConnection};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, NodeId};
 use crate::store::postgres::commit_status::{Evidence, resolve};
@@ -67,7 +68,7 @@ impl Uncertain {
         timeout(shared.call_timeout, all)
             .await
             .map_err(|_| context.timeout(shared.call_timeout))?
-            .map_err(|error| context.explain_sqlx(error))?;
+            .map_err(|error| explain(context, error))?;
         drop(self.certain());
         Ok(())
     }
@@ -90,7 +91,7 @@ impl SqlxTransaction {
         let runtime = Handle::try_current()
             .map_err(|_| Error::config("a transaction of sqlx is begun from inside a tokio runtime"))?;
         let acquired = timeout(shared.call_timeout, pool.acquire()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
-        let acquired = acquired.map_err(|error| context.explain_sqlx(error).keeping_nothing())?;
+        let acquired = acquired.map_err(|error| explain(context, error).keeping_nothing())?;
         let begun = Instant::now();
         let mut connection = Uncertain { connection: Some(acquired), runtime: runtime.clone() };
         let Some(acquired) = &mut connection.connection else { return Err(context.timeout(shared.call_timeout)) };
@@ -98,7 +99,7 @@ impl SqlxTransaction {
         timeout(shared.call_timeout, Manager::begin(acquired, None))
             .await
             .map_err(|_| context.timeout(shared.call_timeout).keeping_nothing())?
-            .map_err(|error| context.explain_sqlx(error).keeping_nothing())?;
+            .map_err(|error| explain(context, error).keeping_nothing())?;
         let open = connection.certain();
         let (evidence, probed) = (Evidence::default(), Probed::default());
         Ok(Self { open, shared: shared.clone(), begun, evidence, probed, runtime })
@@ -199,7 +200,7 @@ impl UnitOfWork for SqlxTransaction {
                 drop(connection.certain());
                 return Ok(());
             }
-            Ok(Err(error)) => context.explain_sqlx(error),
+            Ok(Err(error)) => explain(context, error),
             Err(_) => context.timeout(self.shared.call_timeout),
         };
         match error.kind() {

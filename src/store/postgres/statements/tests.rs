@@ -61,7 +61,7 @@ fn what_looks_for_a_job_looks_into_each_table_of_jobs() {
     assert!(tables.len() >= 5, "{tables:?}");
     let functions = schema.split("create function {schema}.").skip(1).filter_map(|rest| {
         let (name, body) = (rest.split('(').next()?, rest.split("$;\n").next()?);
-        Some((name.to_owned(), body.replace("{schema}", "\"s\"")))
+        Some((name.to_owned(), body.replace("{schema}", "\"s\"").into()))
     });
     let statements = Statements::new("s", Keep::All);
     let statements = statements.all().map(|(name, statement)| (name.to_owned(), statement.sql.clone()));

@@ -1,4 +1,4 @@
-//! A schema on a PostgreSQL server, with contexts and handlers that have transactions of sqlx.
+//! A schema on a PostgreSQL server, with contexts and handlers that have transactions of sqlx. Compiled for each version, which is the parent module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,14 +8,13 @@ use jiff::Timestamp;
 use jobwright::TransactionRef;
 use jobwright::admin::MigrationStatus;
 use jobwright::internal::engine::Migration;
-use jobwright::sqlx_0_8::Sqlx;
 use jobwright::{DatabaseConfig, Error, JobId, MessageServices, NodeId};
-use sqlx_0_8 as sqlx;
-use sqlx_0_8::postgres::PgPoolOptions;
 
-use super::environment::World;
-use super::postgres::Pg;
-use super::{SqlDb, TestDb};
+use super::sqlx::postgres::PgPoolOptions;
+use super::{Sqlx, services, sqlx};
+use crate::support::environment::World;
+use crate::support::postgres::Pg;
+use crate::support::{SqlDb, TestDb};
 
 #[derive(Debug)]
 pub(crate) struct SqlxDb {
@@ -158,7 +157,7 @@ impl World for SqlxDb {
 
     async fn messages(&self) -> MessageServices<Sqlx> {
         let config = self.aside.config();
-        MessageServices::sqlx(pool(&config).await, &config).await.unwrap()
+        services(pool(&config).await, &config).await.unwrap()
     }
 
     async fn create_ledger(&self) {
