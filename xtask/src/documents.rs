@@ -68,7 +68,7 @@ pub(crate) fn test_all(environment: &Environment) -> Result<()> {
 }
 
 /// Returns all features of the library, as cargo takes them.
-fn features() -> Result<String> {
+pub(crate) fn features() -> Result<String> {
     let manifest = fs::read_to_string(run::workspace().join("Cargo.toml"));
     let manifest = manifest.map_err(|why| format!("cannot read Cargo.toml: {why}"))?;
     let (_, table) = manifest.split_once("\n[features]\n").ok_or("Cargo.toml has no [features]")?;

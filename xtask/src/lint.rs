@@ -22,9 +22,12 @@ pub(crate) fn clippy(report: &mut Report) -> Option<()> {
 
 /// Checks the library with few features: the package alone, so that no other member of the workspace turns more of them on.
 pub(crate) fn features(report: &mut Report) -> Option<()> {
-    for (name, features) in
-        [("library with defaults", ""), ("library with sqlite", "sqlite"), ("library with rabbitmq", "rabbitmq")]
-    {
+    for (name, features) in [
+        ("library with defaults", ""),
+        ("library with sqlite", "sqlite"),
+        ("library with rabbitmq", "rabbitmq"),
+        ("library with sqlx", "sqlx-0_9"),
+    ] {
         let mut command = run::cargo(["clippy", "--package", "jobwright", "--lib", "--locked", "--features", features]);
         report.step(name, || run::run(command.args(["--", "-D", "warnings"]), run::CARGO)).then_some(())?;
     }

@@ -62,7 +62,7 @@ Commands:
   api [--write]     compares the library's public API, with all features, with docs/public-api.txt and shows what differs.
                     --write records it there
   msrv              compiles the library and the program with the oldest Rust that they promise: `rust-version` in Cargo.toml
-  neighbours        whether the library, with its default features, resolves beside the crates that programs use with it (sqlx, diesel,
+  neighbours        whether the library, without features, resolves beside the crates that programs use with it (sqlx, diesel,
                     rusqlite and others: xtask/src/neighbours.rs); asks the registry and compiles nothing
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there

@@ -127,7 +127,6 @@ pub(super) async fn keep_result(driver: &mut impl Driver, sql: &Statements, resu
 }
 
 /// Returns the database and its server, for people and to be compared.
-#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 pub(super) async fn place(driver: &mut impl Driver, sql: &Statements) -> Result<String> {
     let rows = driver.run("find out which database it is", &sql.place, &[]).await?;
     rows.first().map_or_else(|| Ok(String::new()), |row| row.column("place"))
