@@ -21,13 +21,13 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_postgres::{CancelToken, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::connect::Endpoint;
+use super::conn::Endpoint;
 
 /// Covers everything: connecting, sending the request, and waiting for the server to close.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Asks the server behind `endpoint` to cancel. This is best effort: the server's own `statement_timeout` ends the statement anyway. `None`: the
-/// connection is one of the application's, and the driver knows its server. Behind an old `PgBouncer` the request is as risky as the driver's are.
+/// Asks the server behind `endpoint` to cancel. This is best effort: on connections of the engine the server's `statement_timeout` ends the
+/// statement anyway. `None`: the connection is one of the application's pool, and the driver knows its server. The TLS is that of the engine's URL.
 pub(super) async fn cancel(token: CancelToken, endpoint: Option<Endpoint>, tls: MakeRustlsConnect) {
     let _ = timeout(DEADLINE, request(token, endpoint, tls)).await;
 }

@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error as PgError, Row};
 
 use super::cancel::cancel;
-use super::connect::Conn;
+use super::conn::Conn;
 use super::driver_error::{role_changed, stale_statement};
 use super::error::{ErrorContext, lost_connection, unanswered};
 use super::held::Held;
@@ -204,7 +204,12 @@ impl Shared {
     /// connection that may be committing.
     pub(super) fn abandon(self: &Arc<Self>, connection: Held) {
         let (token, label) = (connection.cancel_token(), connection.info.endpoint.clone());
+        let is_pooled = self.pgbouncer && label.is_none();
         connection.close();
+        // The driver, which alone knows the server of that connection, hangs up so early that old poolers exit.
+        if is_pooled {
+            return;
+        }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(cancel(token, label, self.target.tls()));
         }
@@ -234,10 +239,6 @@ impl Shared {
         }
         for pool in [&self.user, &self.engine] {
             pool.retain(|pooled, _| !self.target.is_retired(&pooled.info));
-        }
-        // Nothing is known of the servers of these.
-        if let Some(pool) = &self.application {
-            pool.retain(|_, _| false);
         }
     }
 }

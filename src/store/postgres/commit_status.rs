@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::client::query;
-use super::connect::{Conn, Endpoint};
+use super::conn::{Conn, Endpoint};
 use super::error::ErrorContext;
 use super::pool::{ENGINE_CONNECTIONS, Object};
 use super::rows;
@@ -64,6 +64,9 @@ pub(super) async fn resolve(
             }
             // Each attempt may get another connection, and one of them may be older.
             Some(CommitStatus::Doubtful) if doubts < ENGINE_CONNECTIONS => doubts += 1,
+            Some(CommitStatus::Doubtful) if evidence.endpoint.is_none() => {
+                return Err(unknown("it is not known on which server of the application's pool it was", lost));
+            }
             Some(CommitStatus::Doubtful) => return Err(unknown("the server seems to have crashed meanwhile", lost)),
             // The server was not reached, or the transaction is still in progress: the old backend has not noticed the disconnect yet.
             None => tokio::time::sleep(delays.next_delay()).await,

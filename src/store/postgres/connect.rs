@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Error as PgError, Notification, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::conn::{Conn, ConnInfo, Endpoint};
 use super::driver_error::{classify, role_changed, stands_alone, why};
 use super::options::{PgOptions, Server, Wanted};
 use super::tls;
@@ -45,118 +45,6 @@ struct Inner {
     any_retired: AtomicBool,
     /// Gets notified of lost connections. A weak reference, because the outage's probe holds a clone of this target.
     outage: OnceLock<Weak<Outage>>,
-}
-
-/// The server address of a connection.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Endpoint {
-    Unix(PathBuf, u16),
-    Tcp { address: SocketAddr, name: String },
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(folder, port) => write!(f, "{}:{port}", folder.display()),
-            Self::Tcp { address, name } if *name == address.ip().to_string() => write!(f, "{address}"),
-            Self::Tcp { address, name } => write!(f, "{name} ({address})"),
-        }
-    }
-}
-
-/// A connection to one server.
-pub(super) struct Conn {
-    client: OpenedBy,
-    pub(super) info: Arc<ConnInfo>,
-}
-
-/// A client, and who has opened its connection.
-enum OpenedBy {
-    Engine(ClientWrapper),
-    /// The application's pool, to which it returns when it is dropped.
-    Application(deadpool_postgres::Object),
-}
-
-impl Conn {
-    /// Wraps a connection that was taken from the application's pool.
-    pub(super) fn of_application(object: deadpool_postgres::Object) -> Self {
-        let (alone, lent, is_useless) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        let info = Arc::new(ConnInfo { endpoint: None, made: Instant::now(), alone, lent, is_useless });
-        Self { client: OpenedBy::Application(object), info }
-    }
-
-    /// Closes the connection, which a pool does not get back.
-    pub(super) fn close(self) {
-        match self.client {
-            OpenedBy::Engine(client) => drop(client),
-            OpenedBy::Application(object) => drop(deadpool_postgres::Object::take(object)),
-        }
-    }
-}
-
-/// Facts about a connection.
-pub(super) struct ConnInfo {
-    /// The server. It is not known of a connection from the application's pool.
-    pub(super) endpoint: Option<Endpoint>,
-    made: Instant,
-    /// Whether a connection from the application's pool leads to a server whose role has changed.
-    is_useless: AtomicBool,
-    /// Whether the server reported that a commit may exist on this server only.
-    alone: AtomicBool,
-    /// Whether code of others had the connection, and may have changed its session.
-    lent: AtomicBool,
-}
-
-impl ConnInfo {
-    /// Returns whether a commit since the last call may exist on this server only.
-    pub(super) fn stands_alone(&self) -> bool {
-        self.alone.swap(false, Ordering::Acquire)
-    }
-
-    /// Notes that code of others gets the connection.
-    pub(super) fn lend(&self) {
-        self.lent.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether its session may differ from that of a new connection.
-    pub(super) fn was_lent(&self) -> bool {
-        self.lent.load(Ordering::Relaxed)
-    }
-
-    /// Notes that its session is as it was at first.
-    pub(super) fn is_reset(&self) {
-        self.lent.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Names the server, for logs.
-impl fmt::Display for ConnInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.endpoint {
-            Some(endpoint) => endpoint.fmt(f),
-            None => f.write_str("the server of the application's pool"),
-        }
-    }
-}
-
-impl std::ops::Deref for Conn {
-    type Target = ClientWrapper;
-
-    fn deref(&self) -> &ClientWrapper {
-        match &self.client {
-            OpenedBy::Engine(client) => client,
-            OpenedBy::Application(object) => object,
-        }
-    }
-}
-
-impl std::ops::DerefMut for Conn {
-    fn deref_mut(&mut self) -> &mut ClientWrapper {
-        match &mut self.client {
-            OpenedBy::Engine(client) => client,
-            OpenedBy::Application(object) => object,
-        }
-    }
 }
 
 /// The reason why each of the servers tried was unusable.
@@ -315,8 +203,7 @@ impl Target {
             Endpoint::Tcp { address, name } => config.host(name).hostaddr(address.ip()).port(address.port()),
         };
         let (client, connection) = config.connect(self.tls()).await.map_err(Failure::Driver)?;
-        let (alone, lent, is_useless) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        let info = Arc::new(ConnInfo { endpoint: Some(endpoint), made: Instant::now(), alone, lent, is_useless });
+        let info = Arc::new(ConnInfo::new(Some(endpoint)));
         let driving = tokio::spawn(drive(connection, info.clone(), self.clone(), heard));
         // Dropping this ends the connection.
         let client = ClientWrapper::new(client, driving);
@@ -334,7 +221,7 @@ impl Target {
                 return Err(Failure::Role(*wanted));
             }
         }
-        Ok(Conn { client: OpenedBy::Engine(client), info })
+        Ok(Conn::of_engine(client, info))
     }
 
     /// Marks older connections to the server of this one as useless: its role has changed, or it is shutting down. Returns whether that is news.

@@ -11,7 +11,7 @@ use tokio_postgres::types::{FromSql, ToSql};
 use tokio_postgres::{Client, Row};
 
 use super::client::query;
-use super::connect::Conn;
+use super::conn::Conn;
 use super::error::ErrorContext;
 use super::rows;
 use super::shared::Shared;

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use tokio_postgres::Notification;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connect::{Conn, Target};
+use super::conn::Conn;
+use super::connect::Target;
 use super::error::ErrorContext;
 use super::server::ServerLabel;
 use super::shared::Shared;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::commit_status::Evidence;
-use super::connect::Conn;
+use super::conn::Conn;
 use super::driver::{CallersConnection, OwnConnection};
 use super::error::ErrorContext;
 use super::in_transaction;

@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::client::{ConnectionLease, LONG};
-use super::connect::Conn;
+use super::conn::Conn;
 use super::error::ErrorContext;
 use super::rows;
 use super::shared::Shared;

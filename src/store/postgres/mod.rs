@@ -19,6 +19,7 @@ mod client;
 mod clock;
 mod columns;
 mod commit_status;
+mod conn;
 mod connect;
 mod counting;
 mod database;

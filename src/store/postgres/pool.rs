@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use deadpool::Runtime;
 use deadpool::managed::{self, Metrics, QueueMode, RecycleError, RecycleResult, Timeouts};
 
-use super::connect::{Conn, Failures, Target};
+use super::conn::Conn;
+use super::connect::{Failures, Target};
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 

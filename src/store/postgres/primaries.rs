@@ -3,7 +3,8 @@
 use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 
-use super::connect::{Endpoint, Target};
+use super::conn::Endpoint;
+use super::connect::Target;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::store::sections::section;
