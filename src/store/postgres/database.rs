@@ -38,7 +38,11 @@ impl Postgres {
     /// the same database. A handler that uses its transaction takes a connection for as long as it runs, so the pool should have as many as there are such
     /// handlers at a time, and those that the application needs besides; `config.max_connections` counts for nothing.
     ///
-    /// Their sessions are the pool's affair: what a handler sets without `local` lasts, unless the pool's way of recycling resets it.
+    /// * The pool's role needs the rights of a sender, and those of an executor if handlers run (`jobwright grants`).
+    /// * A setting that a handler makes without `local` lasts, unless the pool's way of recycling resets it.
+    /// * Set [`pgbouncer`](DatabaseConfig::pgbouncer) if the pool goes through a transaction pooler, or if its way of recycling discards prepared
+    ///   statements, as `DISCARD ALL` does.
+    /// * A connection that comes with an open transaction is closed, which rolls that back.
     ///
     /// # Errors
     /// If the configuration can't be used or the server can't be reached, or if the pool leads to another database.

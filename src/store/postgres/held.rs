@@ -3,10 +3,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use deadpool::managed::{PoolError, TimeoutType};
+use deadpool::managed::{HookError, PoolError, TimeoutType};
 use tokio::time::timeout;
 
-use super::connect::Conn;
+use super::conn::Conn;
 use super::driver_error::classify;
 use super::error::ErrorContext;
 use super::pool::{Object, needed_reset};
@@ -96,7 +96,7 @@ impl ErrorContext<'_> {
                 "check that the server can be reached; otherwise make that pool larger, or keep transactions shorter",
             ),
             PoolError::Closed => self.error(ErrorKind::Unreachable, "the application has closed its pool", ""),
-            PoolError::Backend(error) => {
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
                 let (kind, why, hint) = classify(&error);
                 self.explain_other(kind, &why, hint, error.code()).with_source(error)
             }

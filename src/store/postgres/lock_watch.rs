@@ -74,7 +74,9 @@ impl Shared {
     /// Returns a connection that nothing else uses now.
     async fn spare(&self) -> Option<Held> {
         let at_once = Timeouts { wait: Some(Duration::ZERO), create: Some(PATIENCE), recycle: None };
-        for pool in [&self.engine, &self.user] {
+        // Contexts on the application's pool have none of ours.
+        let user = self.application.is_none().then_some(&self.user);
+        for pool in [Some(&self.engine), user].into_iter().flatten() {
             if let Ok(object) = pool.timeout_get(&at_once).await {
                 return Some(Held::Ours(object));
             }

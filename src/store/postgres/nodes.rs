@@ -91,9 +91,6 @@ impl Nodes for Postgres {
         for pool in [&self.0.engine, &self.0.user] {
             pool.retain(|_, _| false);
         }
-        if let Some(pool) = &self.0.application {
-            pool.retain(|_, _| false);
-        }
     }
 
     async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
