@@ -97,6 +97,23 @@ async fn what_did_not_commit_is_an_error_and_keeps_no_connection() {
     eventually(PATIENCE, async || pool.status().available == 1).await;
 }
 
+/// The context would commit the half of a job that other code has left.
+#[tokio::test]
+async fn a_transaction_that_was_left_open_is_rolled_back() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let pool = pool(&db.config(), 1);
+    let messages = MessageServices::postgres_with(pool.clone(), &db.config()).await.unwrap();
+    for left in ["begin; insert into ledger (line) values ('half')", "begin; select 1/0", "begin"] {
+        let _ = pool.get().await.unwrap().batch_execute(left).await;
+        let mut cx = messages.begin();
+        cx.send(job()).unwrap();
+        cx.transaction().await.unwrap().execute(WRITE, &[&left]).await.unwrap();
+        cx.commit().await.unwrap();
+    }
+    assert_eq!(kept(&db).await, (3, 3));
+    assert!(!db.ledger().await.contains_key("half"));
+}
+
 /// The statement is cancelled, so its locks do not wait for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_was_given_up_keeps_no_connection_of_the_pool() {

@@ -349,15 +349,41 @@ async fn a_statement_that_was_given_up_keeps_no_connection_of_the_pool() {
     let small = sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(60));
     let pool = small.connect(config.url.expose()).await.unwrap();
     let messages = services(pool, &config).await.unwrap();
-    let lock = db.aside().hold("lock table {schema}.ledger in access exclusive mode").await;
-    let mut cx = messages.begin();
     let insert = format!("insert into {}.ledger (line) values ('late')", db.aside().schema());
-    let waits = sqlx::query(text(&insert)).execute(&mut **cx.transaction().await.unwrap());
-    tokio::time::timeout(Duration::from_millis(300), waits).await.expect_err("it did not wait");
-    drop(cx);
-    // The lock is still there.
-    eventually(PATIENCE, async || messages.begin().transaction().await.is_ok()).await;
-    drop(lock);
+    // A `begin` that is given up too makes sqlx end the transaction itself, behind the statement.
+    for begins in [false, true] {
+        let lock = db.aside().hold("lock table {schema}.ledger in access exclusive mode").await;
+        let mut cx = messages.begin();
+        let transaction = cx.transaction().await.unwrap();
+        let waits = sqlx::query(text(&insert)).execute(&mut **transaction);
+        tokio::time::timeout(Duration::from_millis(300), waits).await.expect_err("it did not wait");
+        if begins {
+            let begun = tokio::time::timeout(Duration::from_millis(300), transaction.begin()).await;
+            assert!(begun.is_err(), "it did not wait");
+        }
+        drop(cx);
+        // The lock is still there.
+        eventually(PATIENCE, async || messages.begin().transaction().await.is_ok()).await;
+        lock.release().await;
+    }
+}
+
+/// The context would commit the half of a job that other code has left.
+#[tokio::test]
+async fn a_transaction_that_was_left_open_is_rolled_back() {
+    let Some(db) = SqlxDb::with_ledger().await else { return };
+    let config = db.aside().config();
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(config.url.expose()).await.unwrap();
+    let messages = services(pool.clone(), &config).await.unwrap();
+    let half = format!("begin; insert into {}.ledger (line) values ('half')", db.aside().schema());
+    for left in [half.as_str(), "begin; select 1/0", "begin"] {
+        let _ = sqlx::raw_sql(text(left)).execute(&mut *pool.acquire().await.unwrap()).await;
+        let mut cx = messages.begin();
+        cx.send(job()).unwrap();
+        cx.transaction().await.unwrap();
+        cx.commit().await.unwrap();
+    }
+    assert_eq!(kept(&db).await, (0, 3));
 }
 
 /// A lost conflict is one, however sqlx's error is wrapped.
@@ -375,6 +401,7 @@ async fn conflicts_are_recognized() {
         };
         assert_eq!(JobError::from(raised().await).advice(), advice, "{state}");
         assert_eq!(JobError::from(anyhow::Error::from(raised().await).context("can't book")).advice(), advice);
+        assert_eq!(JobError::from(anyhow::Error::from(raised().await)).advice(), advice);
         assert_eq!(JobError::from(Error::refused(raised().await)).advice(), advice);
     }
 }

@@ -49,6 +49,7 @@
 #[path = "sqlx/mod.rs"]
 mod transactions;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sqlx_0_8 as sqlx;
@@ -60,4 +61,9 @@ pub use self::transactions::{Sqlx, SqlxTransaction, SqlxTransactionRef};
 /// Returns the text of a statement as this version takes it.
 fn text(sql: &Arc<str>) -> &str {
     sql
+}
+
+/// Returns the text of a statement that begins a transaction as this version takes it.
+fn begin(sql: &'static str) -> Cow<'static, str> {
+    Cow::Borrowed(sql)
 }

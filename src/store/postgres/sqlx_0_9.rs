@@ -62,3 +62,8 @@ pub use self::transactions::{Sqlx, SqlxTransaction, SqlxTransactionRef};
 fn text(sql: &Arc<str>) -> sqlx::AssertSqlSafe<Arc<str>> {
     sqlx::AssertSqlSafe(sql.clone())
 }
+
+/// Returns the text of a statement that begins a transaction as this version takes it.
+fn begin(sql: &'static str) -> sqlx::SqlStr {
+    sqlx::SqlStr::from_static(sql)
+}

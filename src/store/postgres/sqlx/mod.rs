@@ -8,7 +8,7 @@ mod probed;
 mod store;
 mod transaction;
 
-use super::{TransactionManager, sqlx, text};
+use super::{TransactionManager, begin, sqlx, text};
 
 pub(crate) use self::driver::driver_kind;
 pub use self::lent::SqlxTransactionRef;

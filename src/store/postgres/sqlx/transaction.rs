@@ -14,6 +14,7 @@ use super::lent::SqlxTransactionRef;
 use super::probed::{Probed, depth};
 use super::sqlx::pool::PoolConnection;
 use super::sqlx::{self, Database, PgConnection};
+use crate::conflict::sqlx_code;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, NodeId};
 use crate::store::postgres::commit_status::{Evidence, resolve};
@@ -21,6 +22,7 @@ use crate::store::postgres::error::ErrorContext;
 use crate::store::postgres::in_transaction;
 use crate::store::postgres::shared::Shared;
 use crate::store::postgres::statements::Statements;
+use crate::store::postgres::transaction::{BEGIN_ALONE, LEFT_OPEN, is_open_already};
 use crate::store::{GroupClaim, NewResult, Removed, UnitOfWork};
 
 /// sqlx's own, which counts savepoints. So a `begin` of the application is one.
@@ -55,9 +57,13 @@ impl Uncertain {
         self.connection.take()
     }
 
-    /// Rolls back, and gives the connection back to its pool. The savepoints that the application has left open end too.
+    /// Rolls back, and gives the connection back to its pool. The savepoints that the application has left open end too. If sqlx has ended the transaction
+    /// itself, by a `begin` that failed or was cancelled, the answer to that has not come, and may be late: then the connection is closed.
     async fn roll_back(mut self, shared: &Shared) -> Result<()> {
         let Some(open) = &mut self.connection else { return Ok(()) };
+        if depth(open) == 0 {
+            return Ok(());
+        }
         let context = ErrorContext { what: "roll back", label: &shared.label };
         let all = async {
             while depth(open) > 0 {
@@ -90,19 +96,29 @@ impl SqlxTransaction {
         let context = ErrorContext { what: "begin a transaction", label: &shared.label };
         let runtime = Handle::try_current()
             .map_err(|_| Error::config("a transaction of sqlx is begun from inside a tokio runtime"))?;
-        let acquired = timeout(shared.call_timeout, pool.acquire()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
-        let acquired = acquired.map_err(|error| explain(context, error).keeping_nothing())?;
-        let begun = Instant::now();
-        let mut connection = Uncertain { connection: Some(acquired), runtime: runtime.clone() };
-        let Some(acquired) = &mut connection.connection else { return Err(context.timeout(shared.call_timeout)) };
-        // If this is cancelled or late, the connection may be left in a transaction of which the pool knows nothing.
-        timeout(shared.call_timeout, Manager::begin(acquired, None))
-            .await
-            .map_err(|_| context.timeout(shared.call_timeout).keeping_nothing())?
-            .map_err(|error| explain(context, error).keeping_nothing())?;
-        let open = connection.certain();
-        let (evidence, probed) = (Evidence::default(), Probed::default());
-        Ok(Self { open, shared: shared.clone(), begun, evidence, probed, runtime })
+        let mut spares = pool.options().get_max_connections();
+        loop {
+            let acquired = timeout(shared.call_timeout, pool.acquire()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+            let acquired = acquired.map_err(|error| explain(context, error).keeping_nothing())?;
+            let begun = Instant::now();
+            let mut connection = Uncertain { connection: Some(acquired), runtime: runtime.clone() };
+            let Some(acquired) = &mut connection.connection else { return Err(context.timeout(shared.call_timeout)) };
+            // If this is cancelled or late, the connection may be left in a transaction of which the pool knows nothing.
+            let answer = timeout(shared.call_timeout, Manager::begin(acquired, Some(super::begin(BEGIN_ALONE))))
+                .await
+                .map_err(|_| context.timeout(shared.call_timeout).keeping_nothing())?;
+            match answer {
+                Ok(()) => {
+                    let (open, evidence, probed) = (connection.certain(), Evidence::default(), Probed::default());
+                    return Ok(Self { open, shared: shared.clone(), begun, evidence, probed, runtime });
+                }
+                Err(error) if spares > 0 && sqlx_code(&error).is_some_and(|code| is_open_already(&code)) => {
+                    tracing::warn!("{LEFT_OPEN}");
+                    spares -= 1;
+                }
+                Err(error) => return Err(explain(context, error).keeping_nothing()),
+            }
+        }
     }
 
     /// Returns the transaction for the statements of this store, and the facts that they collect, once it is certain that there still is one.
