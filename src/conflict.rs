@@ -46,7 +46,11 @@ pub(crate) fn sqlx_code(error: &(dyn StdError + 'static)) -> Option<SqlState> {
             use $sqlx::postgres::PgDatabaseError;
             let said = error.downcast_ref::<$sqlx::Error>().and_then($sqlx::Error::as_database_error);
             let said = said.and_then(|said| said.try_downcast_ref::<PgDatabaseError>());
-            said.or_else(|| error.downcast_ref::<PgDatabaseError>()).map(PgDatabaseError::code)
+            // A cause of sqlx's error, or what `anyhow` was made of.
+            let cause = error.downcast_ref::<Box<dyn $sqlx::error::DatabaseError>>();
+            said.or_else(|| cause.and_then(|said| said.try_downcast_ref()))
+                .or_else(|| error.downcast_ref::<PgDatabaseError>())
+                .map(PgDatabaseError::code)
         }};
     }
     let code = None;

@@ -109,8 +109,8 @@ pub(super) fn tid(location: RowLocation) -> Option<Tid> {
     location.get().map(Tid)
 }
 
-/// Also from the bytes of `tidsend`, which are the same: a driver that does not know `tid` (sqlx) would ask the server for it, by a statement that has a name,
-/// which a transaction pooler does not take.
+/// Also from the bytes of `tidsend`, which are the same: a driver that does not know `tid` (sqlx) would ask the server for it, in between. A transaction pooler
+/// does not take that: 0.8 uses a statement that has a name, and what 0.9 sends ends the unnamed one.
 impl FromSql<'_> for Tid {
     fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, BoxError> {
         let bytes: [u8; TID_BYTES] = raw.try_into()?;

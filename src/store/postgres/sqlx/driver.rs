@@ -15,7 +15,6 @@ use super::sqlx::postgres::{
     PgArgumentBuffer, PgArguments, PgDatabaseError, PgRow, PgSeverity, PgTypeInfo, PgValueFormat,
 };
 use super::sqlx::{self, Arguments as _, Executor as _, PgConnection, Row as _, Type, TypeInfo as _, ValueRef as _};
-use crate::conflict::sqlx_code;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::postgres::driver::{Columns, Driver};
 use crate::store::postgres::driver_error::{Answer, classify_answer};
@@ -129,8 +128,14 @@ pub(crate) fn driver_kind(error: &(dyn std::error::Error + 'static)) -> Option<E
     if let Some(error) = error.downcast_ref::<sqlx::Error>() {
         return Some(classify(error).0);
     }
-    let code = sqlx_code(error)?;
-    Some(classify_answer(Answer { code: &code, message: "", is_panic: false }).0)
+    // The answer of a server, in an error that has lost its own: a cause, or what `anyhow` was made of.
+    let said = error.downcast_ref::<Box<dyn sqlx::error::DatabaseError>>().and_then(|said| said.try_downcast_ref());
+    said.or_else(|| error.downcast_ref::<PgDatabaseError>()).map(|said| classify_said(said).0)
+}
+
+fn classify_said(said: &PgDatabaseError) -> (ErrorKind, String, &'static str) {
+    let is_panic = said.severity() == PgSeverity::Panic;
+    classify_answer(Answer { code: &SqlState::from_code(said.code()), message: said.message(), is_panic })
 }
 
 /// Classifies an error: its kind, its reason in words, and a hint. The code is there if a server has answered.
@@ -138,10 +143,8 @@ fn classify(error: &sqlx::Error) -> (ErrorKind, String, &'static str, Option<Sql
     let (kind, hint) = match error {
         sqlx::Error::Database(said) => match said.try_downcast_ref::<PgDatabaseError>() {
             Some(said) => {
-                let code = SqlState::from_code(said.code());
-                let is_panic = said.severity() == PgSeverity::Panic;
-                let (kind, why, hint) = classify_answer(Answer { code: &code, message: said.message(), is_panic });
-                return (kind, why, hint, Some(code));
+                let (kind, why, hint) = classify_said(said);
+                return (kind, why, hint, Some(SqlState::from_code(said.code())));
             }
             None => (ErrorKind::Database, ""),
         },

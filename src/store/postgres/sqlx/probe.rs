@@ -26,7 +26,8 @@ impl SqlxConnection<'_> {
         let depth = depth(self.connection);
         if depth == 0 {
             return Err(aborted(format!(
-                "the transaction on {label} was over before its commit: a `begin` in it failed or was cancelled, by which sqlx rolls all of it back"
+                "the transaction on {label} was over before its commit: a `begin` in it failed or was cancelled, by which sqlx rolls all of it back \
+                 (if that happened inside a savepoint whose `commit` was called all the same, what came before it may be committed)"
             )));
         }
         let Some(probed) = self.probed.as_deref_mut().filter(|probed| !probed.is_open) else { return Ok(()) };
