@@ -1,4 +1,4 @@
-//! An axum service on sqlx that sends jobs and runs them.
+//! An axum service on sqlx 0.8 that sends jobs and runs them. For sqlx 0.9, write `sqlx-0_9` in Cargo.toml, and `sqlx_0_9` here and in lib.rs.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://user@host/db cargo run -p jobwright-example-axum-sqlx
@@ -16,7 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_env_filter("info").init();
     let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL to a PostgreSQL server")?;
-    let pool = sqlx::PgPool::connect(&url).await?;
+    // Ten for the slots of the executor, and ten for requests.
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(20).connect(&url).await?;
     let messages = MessageServices::sqlx_0_8(pool.clone(), &DatabaseConfig::url(url)).await?;
     messages.migrate().await?;
     sqlx::raw_sql(SCHEMA).execute(&pool).await?;
