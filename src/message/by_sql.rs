@@ -82,8 +82,9 @@ impl<S: Store> MessageServices<S> {
     /// # Errors
     /// * As for [`Context::send`](crate::Context::send), when the job is invalid, or a hook refuses it.
     /// * When a codec can't encode its payload.
-    /// * [`Refused`](ErrorKind::Refused) on an embedded database, and where custom message services [wrap](Self::wrap) these: they could neither write in that transaction nor learn of
-    ///   its commit. Use a clone from before the wrap if that is meant.
+    /// * [`Refused`](ErrorKind::Refused) on an embedded database.
+    /// * `Refused` where custom message services [wrap](Self::wrap) these: they could neither write in that transaction nor learn of its commit. Use a
+    ///   clone from before the wrap if that is meant.
     pub fn as_sql(&self, job: impl IntoJob<S>) -> Result<SqlStatement> {
         if self.shared.is_wrapped() {
             return Err(Error::new(

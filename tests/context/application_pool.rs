@@ -97,6 +97,57 @@ async fn what_did_not_commit_is_an_error_and_keeps_no_connection() {
     eventually(PATIENCE, async || pool.status().available == 1).await;
 }
 
+/// The answer says that the server takes no writes, so the connection leads to a server that is no primary any more.
+#[tokio::test]
+async fn a_connection_to_a_server_without_writes_is_closed_and_no_other() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let pool = pool(&db.config(), 2);
+    let messages = MessageServices::postgres_with(pool.clone(), &db.config()).await.unwrap();
+    let both = [pool.get().await.unwrap(), pool.get().await.unwrap()];
+    drop(both);
+    let mut cx = messages.begin();
+    let transaction = cx.transaction().await.unwrap();
+    let demoted: i32 = transaction.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    transaction.batch_execute("set transaction read only").await.unwrap();
+    cx.send(job()).unwrap();
+    assert_eq!(cx.commit().await.unwrap_err().kind(), ErrorKind::ReadOnly);
+    eventually(PATIENCE, async || (pool.status().size, pool.status().available) == (1, 1)).await;
+    let other: i32 = pool.get().await.unwrap().query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    assert_ne!(other, demoted);
+}
+
+/// Whether the commit took effect is not known, so a failure is recorded: it is refused, because the job is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_whose_commit_was_not_answered_runs_once() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let config = db.config().call_timeout(Duration::from_millis(1500));
+    let pool = pool(&db.config_by(proxy.address), 4);
+    let messages = MessageServices::postgres_with(pool, &config).await.unwrap();
+    let starts = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = starts.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("kind", move |cx| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Box::pin(async move {
+                cx.transaction().await?.execute(WRITE, &[&"handler"]).await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    proxy.swallow_answer_to("commit");
+    messages.send(job()).await.unwrap();
+    eventually(PATIENCE, async || executor.stats().refused == 1).await;
+    db.drained().await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(proxy.swallowed(), 1);
+    assert_eq!(starts.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(kept(&db).await, (1, 0));
+}
+
 /// The context would commit the half of a job that other code has left.
 #[tokio::test]
 async fn a_transaction_that_was_left_open_is_rolled_back() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use deadpool::managed::{HookError, PoolError, TimeoutType};
 use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
 
 use super::conn::Conn;
 use super::driver_error::classify;
@@ -12,6 +13,19 @@ use super::error::ErrorContext;
 use super::pool::{Object, needed_reset};
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
+
+/// Begins a transaction on a connection of the application's pool. Where other code has left one open, `begin` alone only warns, and the commit would be
+/// that of both. With an option it is refused there, once a statement has run. The option is the default, and only counts for read-only transactions.
+pub(super) const BEGIN_ALONE: &str = "begin not deferrable";
+
+/// For the log.
+pub(super) const LEFT_OPEN: &str = "a connection of the application's pool came with a transaction that other code has left open: \
+                                    it is closed, and the transaction rolled back";
+
+/// Returns whether a `begin` was refused because there is a transaction already.
+pub(super) fn is_open_already(code: &SqlState) -> bool {
+    *code == SqlState::ACTIVE_SQL_TRANSACTION || *code == SqlState::IN_FAILED_SQL_TRANSACTION
+}
 
 /// A connection of a pool, to which it returns when it is dropped.
 pub(super) enum Held {
@@ -25,6 +39,14 @@ impl Held {
         match self {
             Self::Ours(object) => drop(Object::take(object)),
             Self::Application(conn) => conn.close(),
+        }
+    }
+
+    /// Returns the statement that begins a transaction here. `usual`: on a connection of ours.
+    pub(super) fn begin<'s>(&self, usual: &'s str) -> &'s str {
+        match self {
+            Self::Ours(_) => usual,
+            Self::Application(_) => BEGIN_ALONE,
         }
     }
 
@@ -76,8 +98,8 @@ impl Shared {
         }
     }
 
-    /// Returns how many connections may have died unnoticed.
-    pub(super) fn most(&self, purpose: Purpose) -> usize {
+    /// Returns how many connections the pool has at most.
+    pub(super) fn pool_size(&self, purpose: Purpose) -> usize {
         match (purpose, &self.application) {
             (Purpose::Engine, _) => self.engine.status().max_size,
             (Purpose::Context, None) => self.user.status().max_size,

@@ -16,7 +16,7 @@ use super::commit_status::{Evidence, resolve};
 use super::conn::Conn;
 use super::driver::{Driver as _, OwnConnection};
 use super::error::{ErrorContext, lost_connection};
-use super::held::{Held, Purpose};
+use super::held::{Held, LEFT_OPEN, Purpose, is_open_already};
 use super::in_transaction;
 use super::lent::PgTransactionRef;
 use super::pool::RESET_WITHIN;
@@ -29,18 +29,6 @@ use crate::store::{GroupClaim, NewResult, Removed, UnitOfWork};
 /// A commit with a check in front: a savepoint is refused where there is no transaction, and in one that is aborted. Both are one simple query, so
 /// a check that fails keeps the commit from running. A query would need a plan, which takes twice as long.
 const COMMIT: &str = "savepoint jobwright; commit";
-
-/// Begins a transaction on a connection of the application's pool. Where other code has left one open, `begin` alone only warns, and the commit would be
-/// that of both. With an option it is refused there, once a statement has run. The option is the default, and only counts for read-only transactions.
-pub(super) const BEGIN_ALONE: &str = "begin not deferrable";
-
-/// For the log.
-pub(super) const LEFT_OPEN: &str = "a connection of the application's pool came with a transaction that other code has left open: it is closed, and the transaction rolled back";
-
-/// Whether a `begin` was refused because there is a transaction already.
-pub(super) fn is_open_already(code: &SqlState) -> bool {
-    *code == SqlState::ACTIVE_SQL_TRANSACTION || *code == SqlState::IN_FAILED_SQL_TRANSACTION
-}
 
 /// An open PostgreSQL transaction. It dereferences to the driver's client, so everything that works on a [`tokio_postgres::Client`] through
 /// a shared reference works here: `execute`, `query`, `copy_in`, pipelining. Use [`prepare_cached`](Self::prepare_cached) for statements
@@ -133,15 +121,14 @@ impl PgTransaction {
     async fn open(shared: &Arc<Shared>, purpose: Purpose, begin: &str) -> Result<Self> {
         let context = ErrorContext { what: "begin a transaction", label: &shared.label };
         // Pooled connections may have died; the first statement shows it.
-        let mut spares = shared.most(purpose);
+        let mut spares = shared.pool_size(purpose);
         loop {
             let held = shared.take(purpose, context).await?;
             let begun = std::time::Instant::now();
             let evidence = Evidence { endpoint: held.info.endpoint.clone(), ..Evidence::default() };
             let open = Self { held: Some(held), shared: shared.clone(), begun, evidence, committing: false };
             let client = open.client()?;
-            let begin = if client.info.endpoint.is_none() { BEGIN_ALONE } else { begin };
-            let Ok(begun) = timeout(shared.call_timeout, client.batch_execute(begin)).await else {
+            let Ok(begun) = timeout(shared.call_timeout, client.batch_execute(open.held()?.begin(begin))).await else {
                 return Err(context.timeout(shared.call_timeout));
             };
             let Err(error) = begun else { return Ok(open) };

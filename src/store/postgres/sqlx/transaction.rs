@@ -19,10 +19,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, NodeId};
 use crate::store::postgres::commit_status::{Evidence, resolve};
 use crate::store::postgres::error::ErrorContext;
+use crate::store::postgres::held::{BEGIN_ALONE, LEFT_OPEN, is_open_already};
 use crate::store::postgres::in_transaction;
 use crate::store::postgres::shared::Shared;
 use crate::store::postgres::statements::Statements;
-use crate::store::postgres::transaction::{BEGIN_ALONE, LEFT_OPEN, is_open_already};
 use crate::store::{GroupClaim, NewResult, Removed, UnitOfWork};
 
 /// sqlx's own, which counts savepoints. So a `begin` of the application is one.
