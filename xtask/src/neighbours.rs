@@ -35,17 +35,27 @@ const NEIGHBOURS: [(&str, &[&str]); 16] = [
     ("tower-sessions on SQLite", &[r#"tower-sessions-sqlx-store = { version = ">=0.15.0", features = ["sqlite"] }"#]),
 ];
 
-/// Resolves the library, with its default features, beside each neighbour. Compiles nothing.
+/// The features of transactions of sqlx, beside sqlx as programs have it, with its default features: those name SQLite, which the library must not.
+const WITH_FEATURES: [(&str, &str, &str); 3] = [
+    ("sqlx 0.8, with its transactions", r#"["rabbitmq", "sqlx-0_8"]"#, r#"sqlx = "0.8.6""#),
+    ("sqlx 0.9, with its transactions", r#"["rabbitmq", "sqlx-0_9"]"#, r#"sqlx = "0.9.0""#),
+    ("sqlx 0.9, with transactions of both", r#"["sqlx-0_8", "sqlx-0_9"]"#, r#"sqlx = "0.9.0""#),
+];
+
+/// Resolves the library beside each neighbour. Compiles nothing.
 pub(crate) fn run() -> Result<()> {
-    let library = library(&run::workspace());
+    let workspace = run::workspace();
+    let alone = library(&workspace, "[]");
     // First alone: if that fails, the neighbours are not the reason.
-    resolve(&[&library]).map_err(|why| match judged(&why) {
+    resolve(&[&alone]).map_err(|why| match judged(&why) {
         Verdict::Unreachable => unreachable_registry(&why),
         Verdict::Refused => format!("the library does not resolve by itself:\n{why}\nCorrect its Cargo.toml"),
     })?;
     let mut failed = Vec::new();
-    for (name, lines) in NEIGHBOURS {
-        let Err(why) = resolve(&[&[library.as_str()], lines].concat()) else {
+    let plain = NEIGHBOURS.iter().map(|(name, lines)| (*name, alone.clone(), lines.to_vec()));
+    let more = WITH_FEATURES.iter().map(|(name, features, line)| (*name, library(&workspace, features), vec![*line]));
+    for (name, library, lines) in plain.chain(more) {
+        let Err(why) = resolve(&[&[library.as_str()], lines.as_slice()].concat()) else {
             println!("  ok      {name}");
             continue;
         };
@@ -54,7 +64,7 @@ pub(crate) fn run() -> Result<()> {
             return Err(unreachable_registry(&why));
         }
         // The neighbour alone tells a conflict from a version that was withdrawn or a feature that was renamed.
-        match resolve(lines) {
+        match resolve(&lines) {
             Ok(()) => failed.push((name, why, CONFLICT)),
             Err(alone) if matches!(judged(&alone), Verdict::Unreachable) => return Err(unreachable_registry(&alone)),
             Err(alone) => failed.push((name, alone, STALE)),
@@ -68,14 +78,14 @@ pub(crate) fn step(report: &mut Report) -> Option<()> {
     report.step("neighbours", run).then_some(())
 }
 
-const CONFLICT: &str = "What to do: no default feature of the library may bring a package that links a native library (a bundled SQLite); make \
+const CONFLICT: &str = "What to do: no feature of the library but `sqlite` may bring a package that links a native library (a bundled SQLite); make \
                         it a feature that programs choose, or support the versions of the neighbour too";
 const STALE: &str = "What to do: the neighbour does not resolve without the library either; correct its lines in xtask/src/neighbours.rs";
 
 /// Describes the failures; the first line has all names.
 fn told(failed: &[(&str, String, &str)]) -> String {
     let names: Vec<&str> = failed.iter().map(|(name, ..)| *name).collect();
-    let head = format!("the library with its default features does not resolve beside {}", names.join("; "));
+    let head = format!("the library does not resolve beside {}", names.join("; "));
     let reasons = failed.iter().map(|(name, why, remedy)| format!("--- beside {name}, cargo says:\n{why}\n{remedy}"));
     std::iter::once(head).chain(reasons).collect::<Vec<_>>().join("\n\n")
 }
@@ -105,8 +115,8 @@ fn judged(why: &str) -> Verdict {
 }
 
 /// Returns the line of the library in a manifest, as a user outside of the workspace would have it: without our patch of a dependency.
-fn library(workspace: &Path) -> String {
-    format!("jobwright = {{ path = {:?} }}", workspace.display().to_string())
+fn library(workspace: &Path, features: &str) -> String {
+    format!("jobwright = {{ path = {:?}, features = {features} }}", workspace.display().to_string())
 }
 
 /// Resolves a crate that has these dependencies; the error is cargo's.
@@ -140,13 +150,13 @@ mod tests {
 
     #[test]
     fn the_manifest_has_the_library_by_path_with_its_default_features_and_the_neighbour() {
-        let library = library(Path::new("/a \"b\""));
-        assert_eq!(library, r#"jobwright = { path = "/a \"b\"" }"#);
+        let library = library(Path::new("/a \"b\""), "[]");
+        assert_eq!(library, r#"jobwright = { path = "/a \"b\"", features = [] }"#);
         let text = manifest(&[&library, "sqlx = \"0.8.6\""]);
         assert_eq!(
             text,
             "[package]\nname = \"neighbour\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
-             jobwright = { path = \"/a \\\"b\\\"\" }\nsqlx = \"0.8.6\"\n"
+             jobwright = { path = \"/a \\\"b\\\"\", features = [] }\nsqlx = \"0.8.6\"\n"
         );
     }
 
@@ -182,7 +192,7 @@ mod tests {
         assert_eq!(judged(&once), Verdict::Refused);
         let text =
             told(&[("sqlx 0.8", conflict.to_owned(), CONFLICT), ("diesel 2", "no such version".to_owned(), STALE)]);
-        assert!(text.starts_with("the library with its default features does not resolve beside sqlx 0.8; diesel 2\n"));
+        assert!(text.starts_with("the library does not resolve beside sqlx 0.8; diesel 2\n"));
         assert!(text.contains("links to the native library") && text.contains("correct its lines in"), "{text}");
         assert!(unreachable_registry("no route").contains("cargo says:\nno route"));
     }
