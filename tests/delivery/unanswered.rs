@@ -81,10 +81,14 @@ async fn messages_that_need_their_own_connection_wait_until_the_broker_accepts_o
     let (messages, client) = (site.messages().await, site.client().await);
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
     let heard = client.listen(&site.names().events(), "#").await;
-    let executor =
-        CommandExecutor::builder(site.messages().await).config(patient()).without_handlers().start().await.unwrap();
+    let relay = site.messages().await;
+    let of_relay = relay.broker().unwrap().clone();
+    let executor = CommandExecutor::builder(relay).config(patient()).without_handlers().start().await.unwrap();
+    of_relay.up_within(PATIENCE).await.unwrap();
+    // Two of each service, and that of the client. They stay, and no other gets in: a limit by their number would count one that is just being closed.
     let open = || server.ctl(&["list_connections", "--no-table-headers", "pid"]).lines().count();
-    server.ctl(&["set_vhost_limits", &format!("{{\"max-connections\": {}}}", open())]);
+    eventually(PATIENCE, async || open() == 5).await;
+    server.ctl(&["set_vhost_limits", "{\"max-connections\": 0}"]);
     let mut cx = messages.begin();
     let refused = cx.send(NewJob::event("told", &"x".repeat(30_000)).max_attempts(1)).unwrap();
     cx.send(NewJob::event("told", &1).max_attempts(1)).unwrap();
