@@ -51,7 +51,7 @@ pub struct ExecutorBuilder<S: Store = Postgres> {
     queues: BTreeMap<String, usize>,
     external: Vec<ExternalQueue>,
     options: HashMap<String, KindOptions>,
-    checks: HashMap<String, Arc<Check>>,
+    checks: HashMap<String, Check>,
     layers: Vec<Arc<dyn Layer>>,
     failure_policy: FailurePolicy,
     idle: bool,
@@ -225,7 +225,19 @@ impl<S: Store> ExecutorBuilder<S> {
     where
         F: Fn() -> Result<(), String> + Send + Sync + 'static,
     {
-        self.checks.insert(kind.into(), Arc::new(check));
+        self.checks.insert(kind.into(), Check { ask: Box::new(check), decides: false });
+        self
+    }
+
+    /// The same for a check that knows at any time whether this node can run the kind, and answers at once, because something else finds it out. It decides
+    /// alone: it is asked twice a second while the node leaves the kind alone, and no job that is given back with
+    /// [`RetryAdvice::NotHere`] is ever to blame. For the program.
+    #[doc(hidden)]
+    pub fn watch_kind<F>(mut self, kind: impl Into<String>, check: F) -> Self
+    where
+        F: Fn() -> Result<(), String> + Send + Sync + 'static,
+    {
+        self.checks.insert(kind.into(), Check { ask: Box::new(check), decides: true });
         self
     }
 

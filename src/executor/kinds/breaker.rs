@@ -11,6 +11,9 @@
 //! What costs no attempt has to be bounded in another way. The pauses bound how often jobs are claimed in vain. A job that comes back to the
 //! same node in the same trouble waits longer than the pause, so that another job is tried first. And a job that is refused again and again
 //! although others of its kind have run since is itself the cause: it has failed.
+//!
+//! For some kinds a check knows at any time whether they can run, because something else finds it out: whether a server can be reached, for instance. Such
+//! a check decides alone. It is asked often, it closes the breaker without a job that proves it, and no job is ever to blame.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -26,6 +29,8 @@ use crate::store::clip;
 /// The pause after the first refusal. Each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The pause before a check that decides is asked again.
+const ASKED_AGAIN: Duration = Duration::from_millis(500);
 /// How often a job may be refused although others of its kind have run since its last refusal. A system that is short of processes or files
 /// refuses some jobs and runs others.
 const EXCUSED: u32 = 3;
@@ -34,8 +39,13 @@ const REASON_MOST: usize = 1024;
 /// For how many jobs of a kind refusals are remembered.
 const REMEMBERED: usize = 256;
 
-/// A check whether this node can run a kind, with the reason if it can't.
-pub(crate) type Check = dyn Fn() -> Result<(), String> + Send + Sync;
+/// A check whether this node can run a kind.
+pub(crate) struct Check {
+    /// Returns the reason if it can't.
+    pub(crate) ask: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Whether it knows the answer at any time, without a wait. Then it alone decides.
+    pub(crate) decides: bool,
+}
 
 /// What all breakers of an executor share. It outlives a lost lease.
 #[derive(Debug, Default)]
@@ -55,7 +65,7 @@ struct Signals {
 
 impl Breakers {
     /// Makes the breaker of another kind.
-    pub(crate) fn add(&mut self, kind: &str, check: Option<Arc<Check>>) -> Arc<Breaker> {
+    pub(crate) fn add(&mut self, kind: &str, check: Option<Check>) -> Arc<Breaker> {
         let breaker = Arc::new(Breaker {
             kind: kind.to_owned(),
             check,
@@ -111,7 +121,7 @@ impl Breakers {
 /// Whether this node can run a kind.
 pub(crate) struct Breaker {
     kind: String,
-    check: Option<Arc<Check>>,
+    check: Option<Check>,
     is_open: AtomicBool,
     /// Whether `state` has anything in it: attempts of a kind that was never refused need no lock.
     has_refused: AtomicBool,
@@ -169,8 +179,17 @@ impl Breaker {
 
     /// Notes that this node could not run a job, and opens.
     pub(crate) fn refuse(&self, job: JobId, reason: &str, now: Instant) -> Refused {
+        let answer = self.deciding().map(|check| (check.ask)());
+        if answer.as_ref().is_some_and(Result::is_ok) {
+            // The trouble was over before this job came back.
+            return Refused::Back;
+        }
         let mut state = self.lock();
         self.has_refused.store(true, Ordering::Release);
+        if let Some(Err(reason)) = answer {
+            self.open(&mut state, &reason, now, true);
+            return Refused::Back;
+        }
         let proven = state.proven;
         let before = state.refusals.get(&job).map(|refusals| refusals.last);
         let refusals = state.refusals.entry(job).or_insert(Refusals { last: now, disproved: 0 });
@@ -209,7 +228,7 @@ impl Breaker {
     /// Asks the check, and opens if it says that this node can't run the kind. It may take long. Returns whether jobs may run.
     pub(crate) fn passes(&self) -> bool {
         let Some(check) = &self.check else { return true };
-        let Err(reason) = check() else { return true };
+        let Err(reason) = (check.ask)() else { return true };
         self.cannot_run(&reason, Instant::now());
         false
     }
@@ -238,6 +257,11 @@ impl Breaker {
         self.turn(false);
     }
 
+    /// Returns its check, if that alone decides.
+    fn deciding(&self) -> Option<&Check> {
+        self.check.as_ref().filter(|check| check.decides)
+    }
+
     fn until(&self) -> Option<Instant> {
         if !self.is_open() {
             return None;
@@ -248,8 +272,9 @@ impl Breaker {
     /// Opens, unless it is open. Returns the pause and when the trouble began.
     fn open(&self, state: &mut State, reason: &str, now: Instant, by_check: bool) -> (Duration, Instant) {
         let reason = clip(reason, REASON_MOST);
+        let decides = self.deciding().is_some();
         let Some(trouble) = &mut state.trouble else {
-            let pause = FIRST_PAUSE;
+            let pause = if decides { ASKED_AGAIN } else { FIRST_PAUSE };
             tracing::error!(
                 kind = self.kind, reason, first_pause = ?pause,
                 "this node can't run jobs of this kind: it leaves them to other nodes, without costing an attempt, and tries again"
@@ -262,7 +287,7 @@ impl Breaker {
         trouble.reason.clone_from(&reason);
         trouble.by_check &= by_check;
         if trouble.until.is_none() {
-            trouble.pause = (2 * trouble.pause).min(LONGEST_PAUSE);
+            trouble.pause = if decides { ASKED_AGAIN } else { (2 * trouble.pause).min(LONGEST_PAUSE) };
             trouble.until = Some(now + trouble.pause);
             tracing::debug!(kind = self.kind, reason, pause = ?trouble.pause, "this node still can't run jobs of this kind");
         }

@@ -119,7 +119,8 @@ fn a_check_keeps_the_kind_out_until_it_passes() {
     let answer = Arc::new(Mutex::new(Err(WHY.to_owned())));
     let asked = answer.clone();
     let mut breakers = Breakers::default();
-    let breaker = breakers.add("kind", Some(Arc::new(move || asked.lock().unwrap().clone())));
+    let ask = Box::new(move || asked.lock().unwrap().clone());
+    let breaker = breakers.add("kind", Some(Check { ask, decides: false }));
     assert!(!breaker.passes() && breaker.is_open());
     assert_eq!(breakers.left_alone()["kind"].0, WHY);
     *answer.lock().unwrap() = Ok(());
@@ -130,6 +131,32 @@ fn a_check_keeps_the_kind_out_until_it_passes() {
     // The check was all that was wrong, so no job has to prove it.
     breaker.cannot_run(WHY, now);
     assert_eq!(resume(&breakers, &mut now), FIRST_PAUSE);
+}
+
+#[test]
+fn a_check_that_decides_is_asked_often_and_blames_no_job() {
+    let answer = Arc::new(Mutex::new(Err(WHY.to_owned())));
+    let asked = answer.clone();
+    let mut breakers = Breakers::default();
+    let ask = Box::new(move || asked.lock().unwrap().clone());
+    let breaker = breakers.add("kind", Some(Check { ask, decides: true }));
+    let (mut now, job) = (Instant::now(), JobId::new());
+    for _ in 0..20 {
+        *answer.lock().unwrap() = Err(WHY.to_owned());
+        assert_eq!(breaker.refuse(job, "the job's own text", now), Refused::Back);
+        assert_eq!(breakers.left_alone()["kind"].0, WHY, "the check's reason");
+        now += ASKED_AGAIN;
+        assert_eq!(breakers.due(now).len(), 1);
+        breaker.cannot_run(WHY, now);
+        *answer.lock().unwrap() = Ok(());
+        assert_eq!(resume(&breakers, &mut now), ASKED_AGAIN, "its pause does not grow");
+        assert!(breakers.left_alone().is_empty(), "no job has to prove it");
+        now += ASKED_AGAIN;
+        breaker.ran(JobId::new(), now);
+    }
+    // It came back from a trouble that is over.
+    assert_eq!(breaker.refuse(job, WHY, now), Refused::Back);
+    assert!(!breaker.is_open());
 }
 
 #[test]
