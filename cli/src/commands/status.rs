@@ -283,10 +283,14 @@ pub(crate) fn queues_table(all: &[QueueStatus]) -> String {
     )
 }
 
-/// Lists nodes, and under them their tasks that fail.
+/// Lists nodes, and under them the kinds that they leave alone and their tasks that fail.
 pub(crate) fn nodes_text(all: &[NodeStatus]) -> String {
     let mut text = nodes_table(all);
     for node in all.iter().filter(|node| !node.dead) {
+        for (kind, why) in node.left_alone.iter().take(NAMED) {
+            let told = format!("node {} ({}) leaves the kind {kind:?} alone: {why}", node.id, node.name);
+            text.extend(["→ ", &harmless(&told), "\n"]);
+        }
         for task in node.failing.iter().filter(|task| !task.lacks_consumers()) {
             let told = format!("node {} ({}) has reported since {}: {task}", node.id, node.name, time(task.since));
             text.extend(["→ ", &harmless(&told), "\n"]);

@@ -201,6 +201,8 @@ fn build(
     output: &Arc<Output>,
 ) -> Result<jobwright::ExecutorBuilder<AnyStore>, Failure> {
     let mut builder = builder.config(settings.executor.clone());
+    // Jobs of a kind may be in any queue.
+    let slots = lanes.own.values().fold(0_usize, |sum, slots| sum.saturating_add(*slots));
     for (name, concurrency) in lanes.own {
         if let Some(retry) = settings.queues.get(&name).and_then(|queue| queue.retry.clone()) {
             builder = builder.queue_retry(&name, retry);
@@ -239,11 +241,14 @@ fn build(
                     Box::pin(async move { program.run(cx).await })
                 })
             }
-            Action::Url(url) => {
+            Action::Url(urls) => {
                 let longest = handler.reply.then_some(settings.database.max_payload);
-                let webhook = Webhook::new(url.clone(), handler.options.timeout, longest, stopping.clone())
+                let slots = handler.options.concurrency.map_or(slots, |most| most.min(slots));
+                let webhook = Webhook::new(kind, urls, handler.options.timeout, slots, longest, stopping.clone())
                     .map_err(|why| Failure::Usage(format!("`[handlers.{kind}]` {why}")))?;
                 let webhook = Arc::new(webhook);
+                let watched = webhook.clone();
+                let builder = builder.watch_kind(kind, move || watched.check());
                 if handler.reply {
                     builder.handle_with(kind, move |cx| {
                         let webhook = webhook.clone();

@@ -10,7 +10,7 @@ use super::keys::Value;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
     command: Option<Vec<String>>,
-    url: Option<Secret>,
+    urls: Option<Vec<Secret>>,
     timeout: Option<Duration>,
     concurrency: Option<usize>,
     retry: Option<RetryPolicy>,
@@ -47,15 +47,15 @@ pub(crate) struct Handler {
 pub(crate) enum Action {
     /// A program and its arguments.
     Command(Vec<String>),
-    /// The URL to POST to.
-    Url(Secret),
+    /// The URLs to POST to: each job to one of them.
+    Url(Vec<Secret>),
 }
 
 impl Draft {
     pub(super) fn set(&mut self, key: &str, value: Value) -> Result<(), String> {
         match (key, value) {
             ("command", Value::Words(words)) => self.command = Some(words),
-            ("url", Value::Text(url)) => self.url = Some(Secret::new(url)),
+            ("url", Value::Words(urls)) => self.urls = Some(urls.into_iter().map(Secret::new).collect()),
             ("timeout", Value::Duration(Duration::ZERO)) => return Err("it must be longer than 0s".to_owned()),
             ("timeout", Value::Duration(timeout)) => self.timeout = Some(timeout),
             ("concurrency", Value::Number(0)) => return Err("it must be 1 or more".to_owned()),
@@ -71,22 +71,25 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn url(&self) -> Option<&Secret> {
-        self.url.as_ref()
+    pub(super) fn urls(&self) -> impl Iterator<Item = &Secret> {
+        self.urls.iter().flatten()
     }
 
     /// Whether it has neither a program nor a URL.
     pub(super) fn does_nothing(&self) -> bool {
-        self.command.is_none() && self.url.is_none()
+        self.command.is_none() && self.urls.is_none()
     }
 
     pub(super) fn finish(self) -> Result<Handler, String> {
-        let action = match (self.command, self.url) {
+        let action = match (self.command, self.urls) {
             (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
                 Action::Command(command)
             }
             (Some(_), None) => return Err("has an empty `command`: name a program".to_owned()),
-            (None, Some(url)) => Action::Url(crate::handlers::check_url(url)?),
+            (None, Some(urls)) if urls.is_empty() => return Err("has an empty list as `url`: name a URL".to_owned()),
+            (None, Some(urls)) => {
+                Action::Url(urls.into_iter().map(crate::handlers::check_url).collect::<Result<_, _>>()?)
+            }
             (None, None) => return Err("has neither `command` nor `url`: give one of them".to_owned()),
             (Some(_), Some(_)) => return Err("has both `command` and `url`: remove one of them".to_owned()),
         };

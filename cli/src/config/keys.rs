@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Span,
     /// A list of texts.
     Words,
+    /// A text, or a list of texts.
+    Texts,
     Retry,
     /// A port, or a host and a port.
     Address,
@@ -128,7 +130,7 @@ pub(super) const SECTIONS: &[Section] = &[
         named: true,
         keys: &[
             ("command", Kind::Words),
-            ("url", Kind::Text),
+            ("url", Kind::Texts),
             ("timeout", Kind::Duration),
             ("concurrency", Kind::Number),
             ("retry", Kind::Retry),
@@ -178,7 +180,7 @@ impl Kind {
     /// Reads a value from the file. The error never shows the value: it may be a misplaced secret.
     pub(super) fn read_toml(self, value: &Toml) -> Result<Value, String> {
         match (self, value) {
-            (Self::Text, Toml::String(text)) if text.trim().is_empty() => {
+            (Self::Text | Self::Texts, Toml::String(text)) if text.trim().is_empty() => {
                 Err("it is empty: give it a value, or remove the line".to_owned())
             }
             (Self::Text | Self::Address, Toml::String(text)) => Ok(Value::Text(text.clone())),
@@ -190,7 +192,8 @@ impl Kind {
             (Self::Span, Toml::String(text)) => span(text),
             (Self::Address, Toml::Integer(port)) => Ok(Value::Text(port.to_string())),
             (Self::Retry, Toml::String(text)) => retry(text),
-            (Self::Words, Toml::Array(words)) if words.iter().all(Toml::is_str) => {
+            (Self::Texts, Toml::String(text)) => Ok(Value::Words(vec![text.clone()])),
+            (Self::Words | Self::Texts, Toml::Array(words)) if words.iter().all(Toml::is_str) => {
                 Ok(Value::Words(words.iter().filter_map(Toml::as_str).map(str::to_owned).collect()))
             }
             _ => Err(format!("it takes {}, not {}", self.wanted(), type_of(value))),
@@ -207,7 +210,8 @@ impl Kind {
             Self::Duration => duration(text),
             Self::Span => span(text),
             Self::Retry => retry(text),
-            Self::Words => serde_json::from_str(text).map(Value::Words).map_err(|_| wanted()),
+            Self::Texts if !text.trim_start().starts_with('[') => Ok(Value::Words(vec![text.to_owned()])),
+            Self::Words | Self::Texts => serde_json::from_str(text).map(Value::Words).map_err(|_| wanted()),
         }
     }
 
@@ -219,6 +223,7 @@ impl Kind {
             Self::Duration => "a duration such as \"30s\"",
             Self::Span => "a duration such as \"90d\", or \"forever\"",
             Self::Words => "a list of texts such as [\"python3\", \"x.py\"]",
+            Self::Texts => "a text, or a list of texts",
             Self::Address => "a port such as 9469, or an address such as \"0.0.0.0:9469\"",
             Self::Retry => "a retry policy such as \"PT1M,PT5M\" or \"exponential(2s, 2, 1h)\"",
         }

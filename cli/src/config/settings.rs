@@ -185,7 +185,7 @@ impl Settings {
         };
         urls.clone().any(password)
             || self.seal_draft.holds_secret()
-            || self.drafts.values().filter_map(Draft::url).any(|url| password(url) || url.expose().contains('?'))
+            || self.drafts.values().flat_map(Draft::urls).any(|url| password(url) || url.expose().contains('?'))
     }
 
     pub(super) fn finish(&mut self) -> Result<(), Failure> {

@@ -52,8 +52,25 @@ fn queues_and_handlers_have_names() {
     let options = &settings.handlers["a.b"].options;
     assert_eq!(options.timeout, Some(Duration::from_secs(5)));
     assert_eq!(options.retry, Some("PT1M,PT5M".parse().unwrap()));
-    assert!(matches!(settings.handlers["hook"].action, Action::Url(_)));
+    assert!(matches!(&settings.handlers["hook"].action, Action::Url(urls) if urls.len() == 1));
     assert!(matches!(&settings.handlers["list"].action, Action::Command(words) if words == &["ls", "-l"]));
+}
+
+#[test]
+fn a_handler_has_one_url_or_several() {
+    let urls =
+        |file: &str, environment: &[(&str, &str)]| match &load(file, environment, None).unwrap().handlers["h"].action {
+            Action::Url(urls) => urls.iter().map(jobwright::Secret::redacted).collect::<Vec<_>>(),
+            Action::Command(_) => panic!("a command"),
+        };
+    let both = ["http://a:1", "https://b"];
+    assert_eq!(urls("[handlers.h]\nurl = \"http://a:1/x\"", &[]), both[..1]);
+    assert_eq!(urls("[handlers.h]\nurl = [\"http://a:1/x\", \"https://u:p@b\"]", &[]), both);
+    assert_eq!(urls("", &[("JOBWRIGHT_HANDLERS_H_URL", "http://a:1/x")]), both[..1]);
+    assert_eq!(urls("", &[("JOBWRIGHT_HANDLERS_H_URL", "[\"http://a:1\", \"https://b\"]")]), both);
+    assert!(refused("[handlers.h]\nurl = []", &[]).contains("empty list"));
+    assert!(refused("[handlers.h]\nurl = [\"http://a\", \"ftp://b\"]", &[]).contains("can't be used"));
+    assert!(refused("[handlers.h]\nurl = 5", &[]).contains("a text, or a list of texts"));
 }
 
 #[test]
@@ -105,7 +122,7 @@ fn empty_settings_are_refused() {
     }
     for section in SECTIONS {
         let name = if section.named { ".a" } else { "" };
-        for (key, _) in section.keys.iter().filter(|(_, kind)| *kind == Kind::Text) {
+        for (key, _) in section.keys.iter().filter(|(_, kind)| matches!(kind, Kind::Text | Kind::Texts)) {
             let text = refused(&format!("[{}{name}]\n{key} = \"  \"", section.name), &[]);
             assert!(text.contains("it is empty") && text.contains(key), "{text}");
         }

@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::process::Stdio;
 
+use crate::common::http_server::{HttpServer, Manner};
 use crate::common::{Sandbox, until};
 
 /// More jobs than a pipe holds lines of.
@@ -11,8 +12,8 @@ const JOBS: usize = 900;
 /// Starts a worker whose log nobody reads, and lets it fail all jobs, with a line for each.
 fn unread() -> (Sandbox, std::process::Child) {
     let sandbox = Sandbox::sqlite();
-    // Nothing listens there.
-    sandbox.configure("[handlers.t]\nurl = \"http://127.0.0.1:1/\"\n");
+    let server = HttpServer::start(Manner::Answer(404));
+    sandbox.configure(&format!("[handlers.t]\nurl = \"http://{}/\"\n", server.address));
     let lines: String = (0..JOBS).map(|n| n.to_string() + "\n").collect();
     sandbox.run_with(&["send", "t", "--lines", "--max-attempts", "1"], lines.as_bytes()).success();
     let mut command = sandbox.command(&["worker"]);

@@ -58,6 +58,7 @@ mod servers;
 mod signals;
 mod silent_database;
 mod stability;
+mod urls;
 mod vacuum;
 mod why;
 mod worker;

@@ -48,6 +48,7 @@ pub(super) async fn check(settings: &Settings, messages: &Messages, status: Opti
     if let Some(status) = status {
         checks.push(with_slow_notice(settings, outbound(messages, &status.queues)).await);
         checks.push(Ok(tasks(&status.nodes)));
+        checks.push(Ok(left_alone(&status.nodes)));
     }
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
 }
@@ -213,6 +214,21 @@ fn tasks(nodes: &[NodeStatus]) -> Finding {
     }
     let todo = "fix the cause that the error names; the node tries again by itself. `jobwright nodes list` shows since when the task fails";
     Finding::warn(CHECK, some(&failing, "; "), todo)
+}
+
+/// Whether living nodes say that they can't run a kind.
+fn left_alone(nodes: &[NodeStatus]) -> Finding {
+    const CHECK: &str = "kinds left alone";
+    let alive = nodes.iter().filter(|node| !node.dead && node.lease_seconds_left > 0.0);
+    let kinds = alive.flat_map(|node| node.left_alone.iter().map(move |(kind, why)| (node, kind, why)));
+    let kinds: Vec<String> =
+        kinds.map(|(node, kind, why)| format!("{kind:?} by {} (node {}): {why}", node.name, node.id)).collect();
+    if kinds.is_empty() {
+        return Finding::ok(CHECK, "every node can run its kinds");
+    }
+    let todo = "fix the cause that the node names: start the server, correct the URL, or install the program. The node tries again by itself, and \
+                its jobs lose no attempt";
+    Finding::warn(CHECK, some(&kinds, "; "), todo)
 }
 
 /// Whether replies and events leave.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses a part of it")]
 
+pub(crate) mod http_server;
 pub(crate) mod open_transaction;
 pub(crate) mod rabbit;
 pub(crate) mod server;
