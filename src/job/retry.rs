@@ -58,7 +58,9 @@ impl RetryPolicy {
             Self::Exponential { base, factor, max } => {
                 // In floating point, a huge attempt number gives infinity instead of an overflow.
                 let exponent = f64::from(failures - 1);
-                let seconds = base.as_secs_f64() * factor.max(1.0).powf(exponent);
+                let growth = factor.max(1.0).powf(exponent);
+                // Zero times infinity would be no number.
+                let seconds = if base.is_zero() { 0.0 } else { base.as_secs_f64() * growth };
                 let jittered = seconds.min(max.as_secs_f64()) * (0.8 + 0.4 * chance);
                 Duration::try_from_secs_f64(jittered).unwrap_or(LONGEST).min(LONGEST)
             }
@@ -182,6 +184,8 @@ mod tests {
             let delay = RetryPolicy::Exponential { base: s(1), factor: 10.0, max: Duration::MAX }.delay(attempt);
             assert!(delay <= LONGEST);
             RetryPolicy::Intervals(vec![]).delay(attempt);
+            let none = RetryPolicy::Exponential { base: Duration::ZERO, factor: 10.0, max: s(60) };
+            assert_eq!(none.delay(attempt), Duration::ZERO);
         }
     }
 
