@@ -6,6 +6,7 @@
 mod support;
 
 mod broker;
+mod by_sql;
 mod context;
 mod delivery;
 mod executor;

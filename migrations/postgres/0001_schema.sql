@@ -579,6 +579,7 @@ create table {schema}.terminating_handler (
     version  bigint not null,
     node     bigint,
     until    timestamptz,
+    worker   text,
     check ((node is null) = (until is not null))
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
@@ -586,6 +587,7 @@ comment on table {schema}.terminating_handler is 'handlers that still run althou
 comment on column {schema}.terminating_handler.holder is 'stands for the job in `permit`, because the same id may be sent again, and then waits like any other job';
 comment on column {schema}.terminating_handler.node is 'the node whose handler it is; null = of an external worker';
 comment on column {schema}.terminating_handler.until is 'when the lease of that external worker ends';
+comment on column {schema}.terminating_handler.worker is 'what that worker calls itself, if it took the job by SQL: it is told of the cancellation, even if the job held nothing';
 
 -- Serves handlers_ended.sql and claimed_terminating.sql, which name claims.
 create index terminating_handler_job on {schema}.terminating_handler (job_id, version);
@@ -710,7 +712,7 @@ create trigger dead_letter_job_free after delete on {schema}.dead_letter_job for
     when (old.options ? 'ordered') execute function {schema}.release_permits();
 
 -- Transfers what a cancelled job holds to its terminating handler, before the job's row is gone and the trigger there frees it. The insert is skipped
--- if the job holds nothing, or if its node is dead and no longer answers for anything.
+-- if its node is dead and no longer answers for anything, or if the job holds nothing, except for a worker by SQL, whose next call is told why.
 -- It is a trigger, and not a part of the statement that cancels: its update of `permit` comes after the job's row is locked, and sees what an
 -- admission pass gave the job while the statement waited for that lock. In the snapshot of the statement the job could have no permits yet.
 create function {schema}.transfer_permits() returns trigger
@@ -726,7 +728,7 @@ begin
         return null;
     end if;
     update {schema}.permit set job_id = new.holder where job_id = new.job_id;
-    if not found then
+    if not found and new.worker is null then
         return null;
     end if;
     return new;
@@ -1209,8 +1211,8 @@ end
 $take$;
 
 -- ==== External workers ====
--- Jobs that were handed out through the broker to programs that know nothing of this database
--- (docs/adr/0021-external-workers-have-a-table-of-their-own.md).
+-- Jobs that were handed out to programs that are no nodes: through the broker (docs/adr/0021-external-workers-have-a-table-of-their-own.md), or by SQL
+-- (docs/adr/0080-work-by-sql.md).
 
 -- A row is a hand-out. No node's heartbeat answers for it, so it has a lease of its own.
 create table {schema}.external_job (
@@ -1234,10 +1236,12 @@ create table {schema}.external_job (
     errors       jsonb,
     options      jsonb,
     -- As in `job`.
-    admitted     boolean not null default false
+    admitted     boolean not null default false,
+    worker       text
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
-comment on table {schema}.external_job is 'handed out through the broker; version is the token its report must name';
+comment on table {schema}.external_job is 'handed out to a program that is no node; of version the token is made that its report must name';
+comment on column {schema}.external_job.worker is 'what the program that took it by SQL calls itself; null = it was handed out through the broker';
 comment on column {schema}.external_job.lease_until is 'when its lease ends and it waits again, by the clock of this server';
 comment on column {schema}.external_job.lease is 'the length of its lease, as handed out';
 
@@ -1470,6 +1474,8 @@ declare
             6, (get_byte(uuid_send(gen_random_uuid()), 0) & 15) | 112),
             8, (get_byte(uuid_send(gen_random_uuid()), 0) & 63) | 128), 'hex')::uuid);
     attempts constant integer := coalesce(send.max_attempts, 10);
+    -- As for every other argument that may be left out, null means the default.
+    due constant timestamptz := coalesce(send.due_at, moment);
     -- The longest time from now that the library takes, in days and in microseconds.
     longest constant interval := '36600 days';
     longest_us constant int8 := 3162240000000000;
@@ -1540,8 +1546,8 @@ begin
         raise exception 'jobwright.send: max_attempts is %; use 1 to 1000000000', attempts
             using errcode = 'invalid_parameter_value';
     end if;
-    if due_at is null or due_at > moment + longest then
-        raise exception 'jobwright.send: due_at is %; it can''t be null or more than 100 years ahead', coalesce(due_at::text, 'null')
+    if due > moment + longest then
+        raise exception 'jobwright.send: due_at is %; it can''t be more than 100 years ahead', due
             using errcode = 'invalid_parameter_value';
     end if;
     if headers is null or jsonb_typeof(headers) <> 'object' then
@@ -1592,8 +1598,8 @@ begin
             using errcode = 'invalid_parameter_value';
     end if;
     -- The caller may have computed due_at from now(), the beginning of its transaction.
-    if ttl is not null and due_at >= moment + ttl then
-        raise exception 'jobwright.send: the job would never run: it is due at % and lives for %; make the ttl longer than the delay', due_at, ttl
+    if ttl is not null and due >= moment + ttl then
+        raise exception 'jobwright.send: the job would never run: it is due at % and lives for %; make the ttl longer than the delay', due, ttl
             using errcode = 'invalid_parameter_value';
     end if;
     if retry is not null and retry !~ ('^(?:exponential[(] *' || a_delay || ' *, *[1-9][0-9]{0,250}[0-9]{0,57}(?:[.][0-9]{1,250})? *, *' || a_delay || ' *[)]|fixed[(] *' || a_delay || ' *[)]|'
@@ -1664,7 +1670,7 @@ begin
     end if;
 
     -- Nothing keeps an id that the library made from being given here at the same time. Then the first job counts.
-    if due_at <= moment then
+    if due <= moment then
         insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, options)
         values (job_id, send.kind, send.queue, -send.priority, attempts, send.payload, send.body, send.content_type, nullif(send.headers, '{}'), moment,
                 job_options)
@@ -1672,7 +1678,7 @@ begin
     else
         insert into {schema}.timer_job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, options, due_at)
         values (job_id, send.kind, send.queue, -send.priority, attempts, send.payload, send.body, send.content_type, nullif(send.headers, '{}'), moment,
-                job_options, send.due_at)
+                job_options, due)
         on conflict do nothing;
     end if;
     return job_id;

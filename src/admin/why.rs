@@ -6,12 +6,19 @@ use super::Admin;
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::why::{Facts, asked, reasons};
-use crate::store::{AuditEntry, AuditFilter, HeldUp, JobDetail, Reason, Rule, Scope, ServingNode, Why};
+use crate::store::{AuditEntry, AuditFilter, HeldUp, JobDetail, Reason, Rule, Scope, ServingNode, SqlWorker, Why};
 
 /// How many changes of rules are looked through for the one that paused a job.
 const CHANGES: usize = 1000;
 /// The audit's word for a change of a rule.
 const RULE: &str = "rule";
+
+/// Facts that the reasons of all jobs have in common.
+struct Common {
+    rules: Vec<Rule>,
+    nodes: Vec<ServingNode>,
+    workers: Vec<SqlWorker>,
+}
 
 impl Admin {
     /// Returns why a job does not run: a pause, a limit, a rate or a group and its holder, a kind or a queue that no living node serves, a due
@@ -30,8 +37,8 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn why(&self, id: JobId) -> Result<Option<Why>> {
-        let (rules, nodes) = (self.jobs.rules().await?, self.jobs.serving_nodes().await?);
-        let Some(mut why) = self.explain(id, &rules, &nodes).await? else { return Ok(None) };
+        let common = self.common().await?;
+        let Some(mut why) = self.explain(id, &common).await? else { return Ok(None) };
         self.name_operators(std::iter::once(&mut why)).await?;
         Ok(Some(why))
     }
@@ -42,11 +49,11 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn why_waiting(&self, queue: Option<&str>, kind: Option<&str>) -> Result<Vec<HeldUp>> {
-        let (rules, nodes) = (self.jobs.rules().await?, self.jobs.serving_nodes().await?);
+        let common = self.common().await?;
         let mut all = Vec::new();
         for class in self.jobs.waiting_classes(queue, kind).await? {
             // It may have gone since.
-            if let Some(example) = self.explain(class.first, &rules, &nodes).await? {
+            if let Some(example) = self.explain(class.first, &common).await? {
                 all.push(HeldUp { jobs: class.jobs, example });
             }
         }
@@ -54,11 +61,16 @@ impl Admin {
         Ok(all)
     }
 
-    async fn explain(&self, id: JobId, rules: &[Rule], nodes: &[ServingNode]) -> Result<Option<Why>> {
+    async fn common(&self) -> Result<Common> {
+        let (rules, nodes) = (self.jobs.rules().await?, self.jobs.serving_nodes().await?);
+        Ok(Common { rules, nodes, workers: self.jobs.sql_workers().await? })
+    }
+
+    async fn explain(&self, id: JobId, Common { rules, nodes, workers }: &Common) -> Result<Option<Why>> {
         let Some(job) = self.jobs.show(id).await? else { return Ok(None) };
         let position = self.jobs.position(id).await?;
         let keys = self.jobs.key_uses(&asked(&job, rules)).await?;
-        let reasons = reasons(&job, &Facts { rules, nodes, keys: &keys, position });
+        let reasons = reasons(&job, &Facts { rules, nodes, workers, keys: &keys, position });
         let JobDetail { summary, .. } = job;
         Ok(Some(Why { id, kind: summary.kind, queue: summary.queue, state: summary.state, reasons }))
     }

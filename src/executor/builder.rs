@@ -271,8 +271,8 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up, the jobs
-    /// wait.
+    /// Leaves the jobs of a queue to external workers. Over the broker it hands them out, and records what the workers report; while the broker is not up,
+    /// the jobs wait. Without a broker, on PostgreSQL, workers take them by SQL (`jobwright.take`). With one they may do so as well.
     pub fn external_queue(mut self, queue: ExternalQueue) -> Self {
         self.external.push(queue);
         self
@@ -363,7 +363,8 @@ impl<S: Store> ExecutorBuilder<S> {
             )));
         }
         failure_policy.kinds = options;
-        check_external(&external, &queues, messages.shared.broker().map(|broker| broker.limit()))?;
+        let by_sql = messages.shared.jobs.is_open_to_sql();
+        check_external(&external, &queues, messages.shared.broker().map(|broker| broker.limit()), by_sql)?;
         if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
             return Err(Error::config(format!("the concurrency of queue {name:?} is {n}; use 1 to 1000000")));
         }
@@ -414,21 +415,26 @@ fn check_idle(runs_nothing: bool, idle: bool) -> Result<()> {
     }
 }
 
-/// Checks the external queues. `limit`: how much a queue of the broker takes, if there is a broker.
-fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, limit: Option<u32>) -> Result<()> {
+/// Checks the external queues. `limit`: how much a queue of the broker takes, if there is a broker. `by_sql`: whether workers get along without one.
+fn check_external(
+    external: &[ExternalQueue],
+    queues: &BTreeMap<String, usize>,
+    limit: Option<u32>,
+    by_sql: bool,
+) -> Result<()> {
     for (position, queue) in external.iter().enumerate() {
         let name = queue.name();
-        let Some(limit) = limit else {
+        if limit.is_none() && !by_sql {
             let remedy = if cfg!(feature = "rabbitmq") {
                 "set `broker.url` (AMQP_URL), and give it to `MessageServices::with_broker`"
             } else {
                 "build with jobwright's feature `rabbitmq`, and use `MessageServices::with_broker`"
             };
             return Err(Error::config(format!(
-                "the jobs of queue {name:?} are for external workers, but there is no broker: {remedy}"
+                "the jobs of queue {name:?} are for external workers, but there is no broker, and an embedded database has no workers by SQL: {remedy}"
             )));
-        };
-        queue.validate(limit)?;
+        }
+        queue.validate(limit.unwrap_or(u32::MAX))?;
         if queues.contains_key(name) || external[..position].iter().any(|other| other.name() == name) {
             return Err(Error::config(format!(
                 "queue {name:?} is named twice; its jobs are run either here or by external workers"

@@ -76,6 +76,8 @@ pub struct Admitted {
     /// Limits of queues and kinds that claims count themselves ([`ClaimRequest::counted`](super::ClaimRequest::counted)): scope and name of each
     /// rule.
     pub counted: Vec<(Scope, String)>,
+    /// The queues from which workers took jobs by SQL within ten minutes, if there are rules: their waiting jobs have to be admitted too.
+    pub worked_by_sql: Vec<String>,
     /// The shortest time after which a job counts as one priority higher; `None`: no rule lets jobs age.
     pub aging: Option<Duration>,
     /// Whether the change of a rule is not finished: [`finish_rule_change`](super::engine::Maintenance::finish_rule_change). It is being

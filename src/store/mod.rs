@@ -46,6 +46,7 @@ mod rules;
 pub(crate) mod schedules;
 pub(crate) mod sections;
 mod settle;
+pub(crate) mod sql_workers;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 pub(crate) mod statement_size;
@@ -102,6 +103,7 @@ pub(crate) use self::queue_capacity::FullQueue;
 pub(crate) use self::rules::RuleEdit;
 pub use self::rules::{EACH, Rate, Rule, Scope, ShareBy, Shares};
 pub(crate) use self::settle::{HeldJob, Settlement, Verdict, clip};
+pub use self::sql_workers::SqlWorker;
 pub use self::status::{NodeStatus, QueueStatus, StatusReport};
 pub(crate) use self::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, UnitOfWork};
 pub use self::unreadable::{UnreadableJobs, UnreadableRow};

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use super::{Count, FailingTask, Serves};
+use super::{Count, FailingTask, Serves, SqlWorker};
 use crate::job::NodeId;
 
 /// The state of a system.
@@ -16,6 +16,8 @@ pub struct StatusReport {
     pub queues: Vec<QueueStatus>,
     /// Nodes that are alive, or dead and not yet forgotten.
     pub nodes: Vec<NodeStatus>,
+    /// Programs that take jobs by SQL, as far as they were heard within a day or hold jobs.
+    pub workers: Vec<SqlWorker>,
 }
 
 /// Counts of one queue. They are exact where jobs are few. Where they are many, at least a hundred of each queue and state are counted, and the rest

@@ -103,6 +103,8 @@ pub enum Reason {
     HandedOut {
         /// When the worker's lease ends.
         until: Option<Timestamp>,
+        /// What the worker calls itself, if it took the job by SQL.
+        worker: Option<String>,
     },
     /// It is due later.
     Due {
@@ -204,6 +206,11 @@ pub enum Reason {
         /// Why it does.
         error: String,
     },
+    /// Its queue is for workers by SQL, of which none was heard within a minute.
+    NoWorker {
+        /// The queue.
+        queue: String,
+    },
     /// Its queue is sent through the broker, and no living node reaches that.
     NoBroker {
         /// The queue.
@@ -249,6 +256,7 @@ impl Reason {
             | Self::KindNotHandled { .. }
             | Self::LeftAlone { .. }
             | Self::Failing { .. }
+            | Self::NoWorker { .. }
             | Self::NoBroker { .. } => true,
             Self::Limit { most, .. } => *most == 0,
             Self::Group { holder: Holder::Job { state, .. }, .. } => {

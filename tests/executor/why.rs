@@ -342,6 +342,8 @@ pub(crate) async fn what_is_elsewhere<W: World>(db: &W) {
     eventually(PATIENCE, async || matches!(why(&admin, due).await[..], [Reason::Overdue { .. }])).await;
 
     let partner = store.send(job().queue("partner")).await;
+    assert_eq!(why(&admin, partner).await, [Reason::NoWorker { queue: "partner".to_owned() }]);
+    store.report_broker(node, Some("down")).await.unwrap();
     assert_eq!(why(&admin, partner).await, [Reason::NoBroker { queue: "partner".to_owned() }]);
     let reply = store.send(job().queue(REPLY_QUEUE)).await;
     assert_eq!(why(&admin, reply).await, [Reason::NoBroker { queue: REPLY_QUEUE.to_owned() }]);
@@ -350,7 +352,7 @@ pub(crate) async fn what_is_elsewhere<W: World>(db: &W) {
     assert_eq!(why(&admin, reply).await, [Reason::Next]);
     store.hand_out("partner", 1, Duration::from_secs(3600), hand_out_number()).await.unwrap();
     let reasons = why(&admin, partner).await;
-    assert!(matches!(&reasons[..], [Reason::HandedOut { until: Some(_) }]), "{reasons:?}");
+    assert!(matches!(&reasons[..], [Reason::HandedOut { until: Some(_), worker: None }]), "{reasons:?}");
     reads_well(&reasons);
 }
 

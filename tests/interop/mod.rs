@@ -5,7 +5,7 @@ mod broker;
 mod envelope;
 mod external_jobs;
 mod producers;
-mod programs;
+pub(crate) mod programs;
 mod rejected_messages;
 mod sealed;
 mod site;

@@ -187,12 +187,17 @@ fn class_path() -> String {
     path
 }
 
-fn python() -> PathBuf {
+/// Returns a Python that has the modules which the programs need.
+pub(crate) fn python() -> PathBuf {
     let path =
         std::env::var_os("JOBWRIGHT_TEST_PYTHON").map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from);
-    let found = std::process::Command::new(&path).args(["-c", "import pika, jwcrypto"]).stderr(Stdio::null()).status();
+    let found =
+        std::process::Command::new(&path).args(["-c", "import pika, jwcrypto, psycopg"]).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
-        missing("Python's AMQP client (pika), or its JOSE library (jwcrypto)", "python3-pika, python3-jwcrypto");
+        missing(
+            "Python's AMQP client (pika), its JOSE library (jwcrypto), or its driver of PostgreSQL (psycopg 3)",
+            "python3-pika, python3-jwcrypto, python3-psycopg",
+        );
     }
     path
 }

@@ -74,6 +74,11 @@ impl<const POOLED: bool> Pg<POOLED> {
         &self.schema.name
     }
 
+    /// Returns a URL whose sessions see the schema's tables.
+    pub(crate) fn session_url(&self) -> String {
+        self.schema.session_url()
+    }
+
     /// Opens the store again, with this deadline for each call.
     pub(crate) async fn waiting_at_most(&self, call_timeout: Duration) -> Jobs {
         self.opened_with(&self.config.clone().call_timeout(call_timeout)).await

@@ -7,6 +7,7 @@ use crate::args::GrantsArgs;
 use crate::commands::connect_database;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::grants::Purpose;
 use crate::output::{print, say};
 
 pub(crate) async fn run(settings: &Settings, args: &GrantsArgs) -> Result<(), Failure> {
@@ -16,7 +17,13 @@ pub(crate) async fn run(settings: &Settings, args: &GrantsArgs) -> Result<(), Fa
                 .to_owned(),
         ));
     }
-    let statements = args.purpose.statements(&args.with, &settings.database.schema, &args.role);
+    if !args.queue.is_empty() && args.purpose != Purpose::Worker {
+        return Err(Failure::Usage(format!(
+            "a {} has no queues of its own: --queue is for the purpose worker",
+            args.purpose.name()
+        )));
+    }
+    let statements = args.purpose.statements(&args.with, &args.queue, &settings.database.schema, &args.role);
     if !args.apply {
         return print(statements);
     }

@@ -1,6 +1,7 @@
 //! `jobwright nodes`.
 
 use jobwright::NodeId;
+use jobwright::admin::StatusReport;
 use serde_json::json as value;
 
 use super::slow_notice::with_slow_notice;
@@ -19,10 +20,10 @@ pub(crate) async fn run(settings: &Settings, command: NodesCommand) -> Result<()
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     let admin = connect_database(settings).await?.admin();
-    let nodes = with_slow_notice(settings, admin.nodes()).await?;
+    let StatusReport { nodes, workers, .. } = with_slow_notice(settings, admin.status()).await?;
     match output.output {
         Format::Json => json(&nodes),
-        Format::Table => print(status::nodes_text(&nodes)),
+        Format::Table => print(status::nodes_text(&nodes) + &status::workers_text(&workers)),
     }
 }
 

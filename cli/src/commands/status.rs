@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::admin::{Count, HeldUp, NodeStatus, QueueStatus, Serves, StatusReport};
+use jobwright::admin::{Count, HeldUp, NodeStatus, QueueStatus, Serves, SqlWorker, StatusReport};
 use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE};
 use jobwright::{AnyStore, BrokerMode, ExternalQueue, MessageServices};
 use serde::Serialize;
@@ -202,7 +202,7 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
         // One document per line, for readers of a stream.
         return if watching { json_line(report) } else { json(report) };
     }
-    let StatusReport { queues, nodes } = &report.status;
+    let StatusReport { queues, nodes, workers } = &report.status;
     let mut text = format!("mode      {}\nmessages  {}\n\n", report.mode.text(), report.messages);
     if watching {
         text.insert_str(0, &format!("at        {}\n", time(Timestamp::now())));
@@ -249,10 +249,16 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     }
     text.push('\n');
     if nodes.is_empty() {
-        text.push_str("No nodes: nothing runs jobs (start one with `jobwright worker`).\n");
+        let runs = if workers.iter().any(|worker| worker.alive) {
+            "nothing releases jobs, promotes timers or admits groups"
+        } else {
+            "nothing runs jobs"
+        };
+        text.extend(["No nodes: ", runs, " (start one with `jobwright worker`).\n"]);
     } else {
         text.push_str(&nodes_text(nodes));
     }
+    text.push_str(&workers_text(workers));
     if watching && !std::io::stdout().is_terminal() {
         // Between two reports.
         text.push('\n');
@@ -297,6 +303,22 @@ pub(crate) fn nodes_text(all: &[NodeStatus]) -> String {
         }
     }
     text
+}
+
+/// Lists workers by SQL, if there are any.
+pub(crate) fn workers_text(all: &[SqlWorker]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let rows = all.iter().map(|worker| {
+        let queues = worker.queues.iter().map(|(queue, kinds)| match kinds {
+            None => queue.clone(),
+            Some(kinds) => format!("{queue} ({})", some(kinds.iter().cloned().collect())),
+        });
+        let heard = time(worker.heard_at) + if worker.alive { "" } else { " (silent)" };
+        [worker.name.clone(), worker.held.to_string(), heard, some(queues.collect())]
+    });
+    format!("\n{}", table(["worker by SQL", "holds", "last heard", "queues"], rows))
 }
 
 fn nodes_table(all: &[NodeStatus]) -> String {

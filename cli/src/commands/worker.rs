@@ -182,11 +182,12 @@ fn lanes(settings: &Settings, args: &WorkerArgs) -> Result<Lanes, Failure> {
             (None, number) => drop(lanes.own.insert(name.clone(), number.unwrap_or_else(|| concurrency(&name)))),
         }
     }
-    if !lanes.external.is_empty() && settings.broker.url.is_none() {
+    let has_workers = matches!(settings.database.backend()?, Backend::Postgres(_)) || settings.broker.url.is_some();
+    if !lanes.external.is_empty() && !has_workers {
         let names: Vec<&str> = lanes.external.iter().map(ExternalQueue::name).collect();
         return Err(Failure::Usage(format!(
-            "external workers get their jobs over the broker, and there is none: set `broker.url` (AMQP_URL) for {}, or remove \
-             `external = true`",
+            "external workers get their jobs over the broker, and there is none; by SQL they can take jobs from PostgreSQL, and not from an \
+             embedded database. Set `broker.url` (AMQP_URL) for {}, or remove `external = true`",
             names.join(", ")
         )));
     }

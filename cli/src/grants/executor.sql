@@ -9,7 +9,7 @@ grant select, insert, update, delete on {schema}.unique_key to {role};
 grant select, update on {schema}.schedule to {role};
 grant select (id), insert on {schema}.dead_letter_job to {role};
 grant select (id) on {schema}.suspended_job to {role};
-grant select on {schema}.rule to {role};
+grant select on {schema}.rule, {schema}.worker to {role};
 grant select, insert, update, delete on {schema}.permit, {schema}.usage, {schema}.unblock, {schema}.rate_log, {schema}.terminating_handler to {role};
 grant select, insert, update on {schema}.limit_lock to {role};
 grant select, update on {schema}.admission to {role};

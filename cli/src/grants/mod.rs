@@ -14,13 +14,20 @@ pub(crate) enum Purpose {
     Operator,
     /// Looks, and changes nothing.
     Monitor,
+    /// Takes jobs of some queues by SQL, and ends them.
+    Worker,
 }
+
+/// The start of a line that is written once for each queue of a worker.
+const FOR_EACH_QUEUE: &str = "--{queue} ";
 
 /// Rights that only some roles of a purpose need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Extra {
     /// A sender: unique jobs.
     Unique,
+    /// A sender: cancelling jobs by SQL.
+    Cancel,
     /// An executor: queues of external workers.
     External,
     /// An executor: forgetting old dead letters and entries of the audit.
@@ -36,6 +43,7 @@ impl Purpose {
             Self::Executor => "executor",
             Self::Operator => "operator",
             Self::Monitor => "monitor",
+            Self::Worker => "worker",
         }
     }
 
@@ -45,6 +53,7 @@ impl Purpose {
             Self::Executor => &[include_str!("executor.sql")],
             Self::Operator => &[include_str!("monitor.sql"), include_str!("operator.sql")],
             Self::Monitor => &[include_str!("monitor.sql")],
+            Self::Worker => &[include_str!("worker.sql")],
         }
     }
 
@@ -53,10 +62,17 @@ impl Purpose {
         matches!(self, Self::Operator | Self::Monitor)
     }
 
-    /// Returns the statements, for a schema and a role that are quoted here.
-    pub(crate) fn statements(self, extras: &[Extra], schema: &str, role: &str) -> String {
-        let all = self.lines(extras).fold(String::new(), |all, line| all + line + "\n");
-        all.replace("{schema}", &quoted(schema)).replace("{role}", &quoted(role))
+    /// Returns the statements, for a schema and a role that are quoted here. The queues are those of a worker.
+    pub(crate) fn statements(self, extras: &[Extra], queues: &[String], schema: &str, role: &str) -> String {
+        let mut all = self.lines(extras).fold(String::new(), |all, line| all + line + "\n");
+        let lines = self.files().iter().flat_map(|file| file.lines());
+        for line in lines.filter_map(|line| line.strip_prefix(FOR_EACH_QUEUE)) {
+            for queue in queues {
+                all += &line.replace("{queue_text}", &literal(queue));
+                all.push('\n');
+            }
+        }
+        all.replace("{schema}", &quoted(schema)).replace("{role}", &quoted(role)).replace("{role_text}", &literal(role))
     }
 
     /// Returns the rights one by one.
@@ -79,6 +95,7 @@ impl Extra {
     fn name(self) -> &'static str {
         match self {
             Self::Unique => "unique",
+            Self::Cancel => "cancel",
             Self::External => "external",
             Self::Retention => "retention",
             Self::Schedules => "schedules",
@@ -140,6 +157,11 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// Returns a text as SQL reads it, whatever `standard_conforming_strings` is.
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,10 +191,22 @@ mod tests {
 
     #[test]
     fn names_are_quoted_and_extras_are_left_out() {
-        let plain = Purpose::Executor.statements(&[], "jobs", "the \"app\"");
+        let plain = Purpose::Executor.statements(&[], &[], "jobs", "the \"app\"");
         assert!(plain.contains("on schema \"jobs\" to \"the \"\"app\"\"\";"), "{plain}");
         assert!(!plain.contains("report_key") && !plain.contains('{'), "{plain}");
-        let more = Purpose::Executor.statements(&[Extra::External], "jobs", "app");
+        let more = Purpose::Executor.statements(&[Extra::External], &[], "jobs", "app");
         assert!(more.contains("grant select on \"jobs\".report_key to \"app\";"), "{more}");
+    }
+
+    #[test]
+    fn a_worker_has_a_row_for_each_queue() {
+        let queues = ["mail".to_owned(), "o'clock\\".to_owned()];
+        let all = Purpose::Worker.statements(&[], &queues, "jobs", "the 'app'");
+        let rows: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("insert into ")).collect();
+        let row = |queue| {
+            format!("\"jobs\".worker_queue (role_name, queue) values (E'the ''app''', {queue}) on conflict do nothing;")
+        };
+        assert_eq!(rows, [row("E'mail'"), row("E'o''clock\\\\'")]);
+        assert!(!Purpose::Worker.rights(&[]).is_empty() && !all.contains('{'), "{all}");
     }
 }

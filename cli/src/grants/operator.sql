@@ -16,4 +16,6 @@ grant update on {schema}.admission to {role};
 grant update, delete on {schema}.node to {role};
 -- If history is kept.
 grant insert on {schema}.history to {role};
-grant execute on function {schema}.node_locks, {schema}.node_is_idle, {schema}.lock_limits, {schema}.wake, {schema}.is_carriable to {role};
+grant execute on function {schema}.node_locks, {schema}.node_is_idle, {schema}.lock_limits, {schema}.wake, {schema}.cancel, {schema}.is_carriable to {role};
+-- From which queues roles may take jobs by SQL.
+grant insert, delete on {schema}.worker_queue to {role};

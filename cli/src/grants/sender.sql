@@ -18,3 +18,5 @@ grant select on {schema}.migration to {role};
 -- Unique jobs. With this right it can also change the keys of others, and remove waiting jobs and timers that hold one.
 --{unique} grant select, insert, update on {schema}.unique_key to {role};
 --{unique} grant execute on function {schema}.take_unique, {schema}.try_unique, {schema}.key_holder, {schema}.remove_replaced to {role};
+-- With this right it can cancel any job.
+--{cancel} grant execute on function {schema}.cancel to {role};

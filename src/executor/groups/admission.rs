@@ -107,15 +107,18 @@ async fn age(store: &Arc<dyn Maintenance>) {
     }
 }
 
-/// Runs one admission pass for the jobs that this node runs itself, and one for queues whose jobs it hands out, of any kind.
+/// Runs one admission pass for the jobs that this node runs itself, and one for the queues whose jobs it hands out or from which workers take jobs by SQL,
+/// of any kind.
 async fn look(
     store: &Arc<dyn Maintenance>,
     own: AdmitRequest<'_>,
     external: &[String],
 ) -> Result<crate::store::Admitted> {
     let mut admitted = store.admit(&own).await?;
-    if admitted.limited && !external.is_empty() {
-        let more = store.admit(&AdmitRequest { queues: external, kinds: None, counting: false, ..own }).await?;
+    let mut others = std::mem::take(&mut admitted.worked_by_sql);
+    others.extend(external.iter().filter(|queue| !others.contains(queue)).cloned().collect::<Vec<_>>());
+    if admitted.limited && !others.is_empty() {
+        let more = store.admit(&AdmitRequest { queues: &others, kinds: None, counting: false, ..own }).await?;
         admitted.jobs += more.jobs;
         admitted.queues.extend(more.queues);
         admitted.more |= more.more;

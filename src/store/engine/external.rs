@@ -12,6 +12,11 @@ use crate::store::{Completed, Extension, ExternalDone, JobDetail, Released, Sett
 #[async_trait]
 #[doc(hidden)]
 pub trait External: Send + Sync {
+    /// Returns whether external workers may take jobs by SQL, without a broker.
+    fn is_open_to_sql(&self) -> bool {
+        false
+    }
+
     /// Hands out up to `limit` waiting jobs of a queue to external workers, best first, each with a lease. Gives them this number as
     /// `version` and raises their `attempt`.
     async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>>;

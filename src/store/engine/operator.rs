@@ -10,7 +10,7 @@ use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry,
     HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary, KeyQuestion,
     KeyUse, OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit, Sampled, Scope, ServingNode, SkewedRows,
-    StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
+    SqlWorker, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass, WaitingKinds,
 };
 
 /// What people ask about the tables, jobs, nodes and rules, and what they do with them. Each change goes into the audit if the operator
@@ -114,6 +114,11 @@ pub trait Operator: StoreInfo + Send + Sync {
 
     /// Returns all nodes, without a count of what they run.
     async fn serving_nodes(&self) -> Result<Vec<ServingNode>>;
+
+    /// Returns the programs that take jobs by SQL, where the database knows any.
+    async fn sql_workers(&self) -> Result<Vec<SqlWorker>> {
+        Ok(Vec::new())
+    }
 
     /// Returns the use of each of these keys.
     async fn key_uses(&self, keys: &[KeyQuestion]) -> Result<Vec<KeyUse>>;

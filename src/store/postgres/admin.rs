@@ -9,7 +9,10 @@ use super::database::Postgres;
 use super::filter::Filter;
 use super::types::JsonText;
 use super::unreadable::refusal;
-use super::{checks, clock, installation, job_operations, kinds, migrate, rows, rules, schedules, status, vacuum, why};
+use super::{
+    checks, clock, installation, job_operations, kinds, migrate, rows, rules, schedules, sql_workers, status, vacuum,
+    why,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, NodeId, Payload};
 use crate::store::dead_letter_groups::Grouping;
@@ -17,8 +20,8 @@ use crate::store::{
     Action, AdmissionLag, Adoption, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroup, DeadLetterGroups,
     HistoryEntry, HistoryFilter, Installation, JobDetail, JobFilter, JobPosition, JobResult, JobState, JobSummary,
     KeyQuestion, KeyUse, MigrationStatus, Operator, OperatorOptions, OverdueWork, Page, Released, Rule, RuleEdit,
-    Sampled, Scope, ServingNode, SkewedRows, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingClass,
-    WaitingKinds,
+    Sampled, Scope, ServingNode, SkewedRows, SqlWorker, StatusReport, UnreadableJobs, UnreadableRow, VacuumStatus,
+    WaitingClass, WaitingKinds,
 };
 
 #[async_trait]
@@ -192,6 +195,10 @@ impl Operator for Postgres {
 
     async fn serving_nodes(&self) -> Result<Vec<ServingNode>> {
         why::serving_nodes(&self.0).await
+    }
+
+    async fn sql_workers(&self) -> Result<Vec<SqlWorker>> {
+        sql_workers::all(&self.0).await
     }
 
     async fn key_uses(&self, keys: &[KeyQuestion]) -> Result<Vec<KeyUse>> {

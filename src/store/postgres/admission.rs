@@ -36,11 +36,12 @@ pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> R
     let others: bool = rows::get(row, "uncounted")?;
     let looks = if request.counting { others } else { limited };
     let unfinished = rows::get(row, "unfinished")?;
+    let worked_by_sql = rows::get::<Option<Vec<String>>>(row, "worked_by_sql")?.unwrap_or_default();
     if !open && (!looks || request.queues.is_empty()) {
-        return Ok(Admitted { next, limited, counted, aging, unfinished, ..Admitted::default() });
+        return Ok(Admitted { next, limited, counted, worked_by_sql, aging, unfinished, ..Admitted::default() });
     }
     let admitted = run_pass(shared, request, looks).await?;
-    Ok(Admitted { next, limited, counted, aging, unfinished, ..admitted })
+    Ok(Admitted { next, limited, counted, worked_by_sql, aging, unfinished, ..admitted })
 }
 
 /// Parses the rules that claims count themselves: scopes and names.

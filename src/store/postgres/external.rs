@@ -31,6 +31,10 @@ const RELEASE_LATE: &str = "release jobs of late external workers";
 
 #[async_trait]
 impl External for Postgres {
+    fn is_open_to_sql(&self) -> bool {
+        true
+    }
+
     async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
         let shared = &self.0;
         let tried = "hand jobs out to external workers";

@@ -157,14 +157,14 @@ gone_external as (
     delete from {schema}.external_job
     where (:states::text[] is null or 'external' = any (:states))
       and {filter}
-    returning 'external' as state, id, version, lease_until, admitted
+    returning 'external' as state, id, version, lease_until, admitted, worker
 --{all}           , seq, kind, queue, attempt, created_at, handed_at as started_at, options ->> 'tenant'::text as tenant
 ),
 still_running as (
-    insert into {schema}.terminating_handler (job_id, version, node, until)
-    select id, version, node, null::timestamptz from gone where state = 'running' and admitted
+    insert into {schema}.terminating_handler (job_id, version, node, until, worker)
+    select id, version, node, null::timestamptz, null::text from gone where state = 'running' and admitted
     union all
-    select id, version, null, lease_until from gone_external where admitted
+    select id, version, null, lease_until, worker from gone_external where admitted or worker is not null
 )
 --{all} , remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

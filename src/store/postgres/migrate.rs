@@ -25,7 +25,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[Migration {
     version: 1,
     name: "schema",
     min_compatible: 1,
-    sql: include_str!("../../../migrations/postgres/0001_schema.sql"),
+    sql: concat!(
+        include_str!("../../../migrations/postgres/0001_schema.sql"),
+        include_str!("../../../migrations/postgres/0001_work_by_sql.sql"),
+    ),
     backfill: None,
 }];
 

@@ -69,6 +69,7 @@ mod settle;
 mod shared;
 mod shared_cursor;
 // The same files below each: see `sqlx/mod.rs`.
+mod sql_workers;
 #[cfg(feature = "sqlx-0_8")]
 #[allow(clippy::duplicate_mod)]
 pub mod sqlx_0_8;

@@ -255,7 +255,7 @@ statements! {
         schedule_lock, schedule_fired;
     "send.sql": send_by_sql;
     "settle.sql": settle, release, held_jobs;
-    "status.sql": status_sample, status_walk, status_nodes;
+    "status.sql": status_sample, status_walk, status_nodes, sql_workers;
     "testing.sql": travel;
     "transaction.sql": remove, remove_and_lease, remove_all, keep_result, place;
     "unreadable.sql": rehearse_release, readable, rehearse_claim, dead_letter_unreadable, park_unreadable;

@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use super::checks::PAGES;
 use super::rows;
 use super::shared::Shared;
+use super::sql_workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::NodeId;
 use crate::store::{Count, NodeStatus, QueueStatus, StatusReport};
@@ -39,7 +40,8 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<StatusReport> {
     }
     let nodes = shared.engine("list nodes", &shared.sql.status_nodes, &[]).await?;
     let nodes = nodes.iter().map(|row| figures.node(row)).collect::<Result<_>>()?;
-    Ok(StatusReport { queues: figures.queues(), nodes })
+    let workers = sql_workers::all(shared).await?;
+    Ok(StatusReport { queues: figures.queues(), nodes, workers })
 }
 
 /// A part of a queue: the jobs of one table, and in `job` the plain ones and the blocked ones, which have an index each.

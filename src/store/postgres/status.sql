@@ -142,3 +142,29 @@ select n.id, n.name, n.host, n.pid, n.started_at, extract(epoch from n.expires_a
        n.dead_at is not null as dead, n.broker, n.serves, n.left_alone, n.failing
 from {schema}.node n
 order by n.id
+
+-- name: sql_workers
+-- Programs that take jobs by SQL, a row for each name and queue: those that asked for jobs within a day, and those that hold jobs. Of these, the first are
+-- counted whose leases end first.
+-- :all::int8
+select t.name, t.queue, bool_or(t.noted) as noted, (array_agg(t.kinds order by t.heard_at desc) filter (where t.noted))[1] as kinds,
+       sum(t.held)::int8 as held, max(t.heard_at) as heard_at,
+       max(t.heard_at) > statement_timestamp() - interval '1 minute' or coalesce(max(t.until) > statement_timestamp(), false) as alive
+from (
+    select w.name, w.queue, true as noted, to_jsonb(w.kinds) as kinds, 0::int8 as held, w.heard_at, null::timestamptz as until
+    from {schema}.worker w
+    where w.heard_at > statement_timestamp() - interval '1 day'
+    union all
+    select h.worker, h.queue, false, null, count(*), max(h.lease_until - h.lease), max(h.lease_until)
+    from (
+        select x.worker, x.queue, x.lease, x.lease_until
+        from {schema}.external_job x
+        where x.lease_until >= '-infinity'::timestamptz
+        order by x.lease_until
+        limit :all
+    ) h
+    where h.worker is not null
+    group by h.worker, h.queue
+) t
+group by t.name, t.queue
+order by t.name, t.queue

@@ -36,6 +36,7 @@ pub(super) async fn position(shared: &Arc<Shared>, id: JobId) -> Result<JobPosit
         now: rows::get::<Timestamp>(row, "now")?,
         hidden_until: rows::some_time(row, "visible_at")?,
         lease_until: rows::some_time(row, "lease_until")?,
+        worker: rows::get(row, "worker")?,
         admitted: rows::get(row, "admitted")?,
         before: rows::counted(row, "before")?,
         running: rows::counted(row, "running")?,

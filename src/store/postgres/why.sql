@@ -9,7 +9,7 @@ order by n.id
 -- The place of a job among others, which `show` does not tell. Others are counted up to a limit, so that a long queue costs no more than a short one.
 -- Running jobs are the first of their queue, apart from those that came later with a higher priority.
 -- :id::uuid
-select clock_timestamp() as now, j.visible_at, e.lease_until, coalesce(j.admitted, false) as admitted,
+select clock_timestamp() as now, j.visible_at, e.lease_until, e.worker, coalesce(j.admitted, false) as admitted,
        (select count(*) from (
             select from {schema}.job b
             where b.queue = j.queue and b.blocked_on is null and b.lock_owner is null and (b.rank, b.seq) < (j.rank, j.seq)

@@ -46,7 +46,7 @@ impl Shared {
             let queues = queues(connection, now)?;
             let mut nodes = connection.prepare_cached(NODES)?;
             let nodes = nodes.query_map([], |row| node(row, &liveness_files))?.collect::<rusqlite::Result<_>>()?;
-            Ok(StatusReport { queues, nodes })
+            Ok(StatusReport { queues, nodes, workers: Vec::new() })
         })
         .await
     }

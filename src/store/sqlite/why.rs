@@ -41,6 +41,7 @@ impl Shared {
                     now,
                     hidden_until: hidden_until.map(nearest),
                     lease_until: row.get::<_, Option<Micros>>("lease_until")?.map(nearest),
+                    worker: None,
                     admitted: row.get("admitted")?,
                     before: number(row, "before")?,
                     running: number(row, "running")?,
@@ -48,8 +49,15 @@ impl Shared {
             };
             let mut statement = connection.prepare_cached(JOB_POSITION)?;
             let found = statement.query_row(named_params! { ":id": id.as_uuid().as_bytes() }, read).optional()?;
-            let gone =
-                JobPosition { now, hidden_until: None, lease_until: None, admitted: false, before: 0, running: 0 };
+            let gone = JobPosition {
+                now,
+                hidden_until: None,
+                lease_until: None,
+                worker: None,
+                admitted: false,
+                before: 0,
+                running: 0,
+            };
             Ok(found.unwrap_or(gone))
         })
         .await

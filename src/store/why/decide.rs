@@ -58,7 +58,10 @@ pub(crate) fn reasons(job: &JobDetail, facts: &Facts<'_>) -> Vec<Reason> {
     let mut found = Vec::new();
     match summary.state {
         JobState::Running => return vec![running(job, facts.nodes)],
-        JobState::External => return vec![Reason::HandedOut { until: facts.position.lease_until }],
+        JobState::External => {
+            let JobPosition { lease_until, worker, .. } = facts.position.clone();
+            return vec![Reason::HandedOut { until: lease_until, worker }];
+        }
         JobState::Dead => {
             let (at, error) = job.dead.clone().unwrap_or((summary.created_at, String::new()));
             return vec![Reason::Dead { at, error }];
@@ -95,7 +98,7 @@ pub(crate) fn reasons(job: &JobDetail, facts: &Facts<'_>) -> Vec<Reason> {
         let hidden = facts.position.hidden_until.filter(|until| *until > now && until.duration_since(now) <= longest);
         found.extend(hidden.map(|until| Reason::Hidden { until }));
     }
-    found.extend(nobody(job, facts.nodes));
+    found.extend(nobody(job, facts));
     if found.is_empty() {
         found.push(in_turn(job, facts));
     }
@@ -165,11 +168,14 @@ fn group(job: &JobDetail, keys: &[KeyUse]) -> Option<Reason> {
     Some(Reason::Group { group: group.clone(), holder })
 }
 
-/// Why no node takes the job. Nodes of earlier builds do not say what they serve, so nothing is said while one of them is alive.
-fn nobody(job: &JobDetail, nodes: &[ServingNode]) -> Option<Reason> {
-    let (queue, kind) = (&job.summary.queue, &job.summary.kind);
+/// Why neither a node nor a worker by SQL takes the job. Nodes of earlier builds do not say what they serve, so nothing is said while one of them is alive.
+fn nobody(job: &JobDetail, facts: &Facts<'_>) -> Option<Reason> {
+    let (queue, kind, nodes) = (&job.summary.queue, &job.summary.kind, facts.nodes);
     if queue.starts_with(SET_ASIDE) {
         return Some(Reason::Unreadable);
+    }
+    if facts.workers.iter().any(|worker| worker.alive && worker.takes(queue, kind)) {
+        return None;
     }
     let alive: Vec<&ServingNode> = alive(nodes).collect();
     if alive.is_empty() {
@@ -185,6 +191,9 @@ fn nobody(job: &JobDetail, nodes: &[ServingNode]) -> Option<Reason> {
     let out: Vec<_> =
         served.iter().filter(|(_, serves)| serves.external.contains(queue)).map(|(node, _)| *node).collect();
     if !out.is_empty() {
+        if out.iter().all(|node| node.broker.is_none()) {
+            return Some(Reason::NoWorker { queue: queue.clone() });
+        }
         let reaching = out.iter().copied().filter(reaches);
         return if reaching.clone().next().is_none() {
             Some(Reason::NoBroker { queue: queue.clone() })

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Holder;
 use crate::job::{JobId, NodeId};
-use crate::store::{FailingTask, Rule, Serves};
+use crate::store::{FailingTask, Rule, Serves, SqlWorker};
 
 /// A question about a key: how much of it is taken, and how many jobs started in the period of its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct KeyUse {
 }
 
 /// The place of a job among others, which no list shows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobPosition {
     /// The clock of the database.
     pub now: Timestamp,
@@ -41,6 +41,8 @@ pub struct JobPosition {
     pub hidden_until: Option<Timestamp>,
     /// When the lease of its external worker ends.
     pub lease_until: Option<Timestamp>,
+    /// The name of that worker, if it took the job by SQL.
+    pub worker: Option<String>,
     /// Whether it has the permits that it needs.
     pub admitted: bool,
     /// How many jobs of its queue wait before it, counted up to 10,000.
@@ -83,6 +85,7 @@ pub struct ServingNode {
 pub(crate) struct Facts<'a> {
     pub(crate) rules: &'a [Rule],
     pub(crate) nodes: &'a [ServingNode],
+    pub(crate) workers: &'a [SqlWorker],
     pub(crate) keys: &'a [KeyUse],
     pub(crate) position: JobPosition,
 }

@@ -48,6 +48,9 @@ impl Reason {
                 "start a worker that consumes that queue, or correct the name of the queue that it consumes".to_owned()
             }
             Self::Failing { .. } => "fix the cause that the error names; the node tries again by itself".to_owned(),
+            Self::NoWorker { queue } => format!(
+                "start the program that takes jobs of {queue:?} (`jobwright.take`); `jobwright status` shows which ones were heard, and when"
+            ),
             Self::NoBroker { .. } => "`jobwright doctor` checks the broker".to_owned(),
             _ => return None,
         })
@@ -104,10 +107,13 @@ impl fmt::Display for Reason {
                      released it"
                 )
             }
-            Self::HandedOut { until: Some(until) } => {
-                write!(f, "an external worker has it; the worker's lease ends at {}", second(*until))
+            Self::HandedOut { until, worker } => {
+                match worker {
+                    Some(name) => write!(f, "the worker {name} has taken it by SQL")?,
+                    None => f.write_str("an external worker has it")?,
+                }
+                until.map_or(Ok(()), |until| write!(f, "; the worker's lease ends at {}", second(until)))
             }
-            Self::HandedOut { until: None } => f.write_str("an external worker has it"),
             Self::Due { at } => write!(f, "it is due at {}", second(*at)),
             Self::Overdue { since } => {
                 write!(f, "it has been due since {}, and no executor has moved it to its queue yet", second(*since))
@@ -163,6 +169,12 @@ impl fmt::Display for Reason {
             }
             Self::Failing { node, task } => {
                 write!(f, "node {node} has reported since {}: {task}", second(task.since))
+            }
+            Self::NoWorker { queue } => {
+                write!(
+                    f,
+                    "the jobs of the queue {queue:?} are for workers by SQL, and none has asked for jobs within a minute"
+                )
             }
             Self::NoBroker { queue } => {
                 write!(f, "the jobs of the queue {queue:?} leave through the broker, and no living node reaches it")

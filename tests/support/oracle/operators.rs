@@ -94,7 +94,7 @@ impl Operator for Oracle {
             left_alone: BTreeMap::new(),
             failing: Vec::new(),
         });
-        Ok(StatusReport { queues: queues.into_values().collect(), nodes: nodes.collect() })
+        Ok(StatusReport { queues: queues.into_values().collect(), nodes: nodes.collect(), workers: Vec::new() })
     }
 
     async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {

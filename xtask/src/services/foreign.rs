@@ -10,6 +10,9 @@ use crate::run;
 /// Where Debian puts the Java client and its logging library.
 const JARS: [&str; 2] = ["/usr/share/java/amqp-client.jar", "/usr/share/java/slf4j-api.jar"];
 
+/// The modules that the programs in Python use.
+const MODULES: &str = "pika, jwcrypto, psycopg";
+
 /// Returns the variables for those that are available: the tests read these first, and report themselves what is missing. A package that can't be
 /// installed is reported and left out, since that is no reason to run no test at all.
 pub(crate) fn variables() -> Vec<(&'static str, String)> {
@@ -18,6 +21,7 @@ pub(crate) fn variables() -> Vec<(&'static str, String)> {
         .map(|_| ("JOBWRIGHT_TEST_JAVA_CLASSPATH", JARS.join(":")));
     let python = programs::ensure("python3-pika", "Python's AMQP client (pika)", || python("pika"))
         .and_then(|_| programs::ensure("python3-jwcrypto", "Python's JOSE library", || python("pika, jwcrypto")))
+        .and_then(|_| programs::ensure("python3-psycopg", "Python's driver of PostgreSQL", || python(MODULES)))
         .map(|path| ("JOBWRIGHT_TEST_PYTHON", path.display().to_string()));
     [java, python]
         .into_iter()

@@ -139,6 +139,11 @@ fn nodes(status: &StatusReport, known: &mut Known) -> Finding {
     let waiting: Count = status.queues.iter().map(|queue| queue.waiting + queue.blocked + queue.overdue).sum();
     match (alive, waiting) {
         (0, Count::Exact(0)) => Finding::ok(NODES, "none alive, and nothing waits"),
+        (0, _) if status.workers.iter().any(|worker| worker.alive) => {
+            let todo = "start `jobwright worker`, with or without handlers: workers by SQL run jobs, but only a node makes timers due, admits the jobs \
+                        of groups and limits, fires schedules, and releases what dead workers hold";
+            Finding::warn(NODES, "none alive; workers by SQL take jobs", todo)
+        }
         (0, waiting) => {
             let todo = "start `jobwright worker`; if one is running, it uses another server, schema or file than this command: compare its \
                         `database.url`";

@@ -27,6 +27,18 @@ fn each_section_is_used_and_no_name_is_given_twice() {
     }
 }
 
+/// A worker by SQL gets the jobs that an external worker over the broker would get: what may start is the same text in both.
+#[test]
+fn what_may_be_taken_by_sql_is_what_is_handed_out() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hand_out = words(&Statements::new("s", Keep::Off).hand_out.sql).replace("$1", "take.queue");
+    let conditions =
+        hand_out.split_once("c.blocked_on is null and ").unwrap().1.split_once(" order by c.rank, c.seq").unwrap().0;
+    let functions = include_str!("../../../../migrations/postgres/0001_work_by_sql.sql");
+    let take = words(&functions.replace("{schema}", "\"s\""));
+    assert!(take.contains(conditions), "`take` lacks: {conditions}");
+}
+
 /// They are made by replacing text, which must be there.
 #[test]
 fn derived_statements_are_of_other_rows() {
