@@ -169,7 +169,7 @@ impl Node {
     /// Wakes the task of a queue, of which a poll says that jobs may wait anywhere in it.
     pub(crate) fn look_into(&self, name: &str) {
         if let Some(queue) = self.queues.get(name) {
-            queue.wake_to_rescan();
+            queue.wake_by_poll();
         } else if let Some(wakeup) = self.queue_wakeups.get(name) {
             wakeup.notify_one();
         }

@@ -130,6 +130,28 @@ async fn without_a_wake_up_polling_finds_it() {
 }
 
 /// The promoter of timers sleeps until the next timer it knows of, and here it knows of none.
+/// A poll finds the first, and then the executor looks often: with polls alone, this would take minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_without_wake_ups_is_looked_at_often() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let config = patient().poll_interval(Duration::from_secs(4));
+    let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
+    let client = db.client().await;
+    let sent_and_run = async || {
+        client.execute("select send('note', '1')", &[]).await.unwrap();
+        db.drained().await;
+    };
+    sent_and_run().await;
+    let stream = async {
+        for _ in 0..60 {
+            sent_and_run().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), stream).await.expect("each waited for a poll");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_jobs_wake_the_timer_task() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };

@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use crate::backoff::{FALLBACK_POLLS, Reconnect, jitter};
 use crate::error::warn_of;
 use crate::executor::dispatch::kind_set::{KindSet, kind_sets};
+use crate::executor::dispatch::pace::{Cause, Pace};
+use crate::executor::dispatch::ready::{Ready, start_all, take_kind_slots};
 use crate::executor::dispatch::scan::ScanPlan;
 use crate::executor::groups::counting::CountingTurn;
-use crate::executor::kinds::kind::Kind;
 use crate::executor::metrics::stats::add;
 use crate::executor::node::Node;
 use crate::executor::node::alone;
-use crate::executor::node::limits::{Limit, Running};
+use crate::executor::node::limits::Limit;
 use crate::executor::node::queue::{DispatchPhase, Queue};
 use crate::job::Job;
 use crate::store::nodes::CLAIMS;
@@ -37,14 +38,6 @@ const GATHER_TURNS: usize = 16;
 /// Longest time between two scans while this node is cut off from a broker that other nodes may still reach.
 const CUT_OFF_POLL: Duration = Duration::from_millis(800);
 
-/// A claimed job with its slots.
-struct Ready {
-    job: Job,
-    slot: OwnedSemaphorePermit,
-    kind_slot: Option<OwnedSemaphorePermit>,
-    running: Option<Running>,
-}
-
 /// The dispatcher of one queue.
 pub(crate) struct Dispatcher {
     node: Arc<Node>,
@@ -57,13 +50,17 @@ pub(crate) struct Dispatcher {
     passes: usize,
     /// Jobs claimed under a backlog. They start while the next claim is under way, so that the server does not wait for this process.
     ready: Vec<Ready>,
+    pace: Pace,
+    /// How many jobs the present pass has claimed.
+    found: usize,
 }
 
 impl Dispatcher {
     pub(crate) fn new(node: Arc<Node>, queue: Arc<Queue>) -> Self {
         let revision = revision(&node);
         let sets = kind_sets(&node, &queue, Vec::new());
-        Self { node, queue, sets, revision, passes: 0, ready: Vec::new() }
+        let pace = Pace::new(node.poll_interval);
+        Self { node, queue, sets, revision, passes: 0, ready: Vec::new(), pace, found: 0 }
     }
 
     /// Claims and starts jobs until the node stops claiming.
@@ -82,6 +79,7 @@ impl Dispatcher {
         // Not for long: if the rules are still unknown then, limited jobs wait until they are known.
         let _ = tokio::time::timeout(RULES_KNOWN, self.node.limits.known()).await;
         self.queue.enter(DispatchPhase::Pauses);
+        let (mut cause, mut signs) = (Cause::Sign, 0);
         loop {
             if !alone::is_open() {
                 start_all(&self.node, &mut self.ready);
@@ -89,12 +87,20 @@ impl Dispatcher {
                 alone::opened().await;
             }
             let heard = self.queue.heard();
+            let polls = self.queue.take_polls();
+            if heard - signs > polls {
+                cause = Cause::Sign;
+            } else if polls > 0 {
+                cause = Cause::Poll;
+            }
+            signs = heard;
             self.renew_sets();
             if self.queue.take_rescan() {
                 self.sets.iter_mut().for_each(KindSet::owe);
             }
             let mut more = false;
             let mut failed = false;
+            self.found = 0;
             self.passes = self.passes.wrapping_add(1);
             for turn in 0..self.sets.len() {
                 match self.claim_set((self.passes + turn) % self.sets.len()).await {
@@ -118,17 +124,20 @@ impl Dispatcher {
                 // Also of a pass that had nothing to ask, as while the slots of its kinds are taken.
                 self.queue.claimed(None);
                 self.queue.looked(heard, more);
+                self.pace.passed(cause, self.found > 0);
+                cause = Cause::Sign;
                 if !more {
                     self.queue.enter(DispatchPhase::Pauses);
-                    self.idle().await;
+                    cause = self.idle().await;
                 }
             }
         }
     }
 
     /// Waits for a sign of work, or until the next scan is due anyway. Polls see whether there is work in the queue
-    /// ([`LookAhead`](crate::executor::maintenance::look_ahead::LookAhead)), so this task looks by itself only after many of them.
-    async fn idle(&mut self) {
+    /// ([`LookAhead`](crate::executor::maintenance::look_ahead::LookAhead)), so this task looks by itself only after many of them, or soon after it
+    /// found jobs that no hint announced.
+    async fn idle(&mut self) -> Cause {
         let now = Instant::now();
         let own = now
             + jitter(if self.node.cut_off() {
@@ -139,11 +148,13 @@ impl Dispatcher {
             });
         // A group whose scan is already due has no free slot. The end of one of its jobs will wake this task.
         let wanted = self.sets.iter().filter_map(|set| set.scan.wanted_at()).filter(|at| *at > now).min();
+        let paced = self.pace.pause().map(|pause| now + pause);
         loop {
             // A hint of jobs that end on other nodes may get lost, so a refused set asks again.
             let again = self.sets.iter().filter_map(|set| set.again).min();
             tokio::select! {
                 () = self.queue.woken() => {}
+                () = tokio::time::sleep_until(paced.unwrap_or(own)), if paced.is_some() => return Cause::Pause,
                 () = self.queue.room() => {
                     self.sets.iter_mut().for_each(KindSet::may_have_room);
                     // Where such signs come all the time, the timer below never ends.
@@ -161,7 +172,7 @@ impl Dispatcher {
                     continue;
                 }
             }
-            return;
+            return Cause::Sign;
         }
     }
 
@@ -238,6 +249,7 @@ impl Dispatcher {
         self.queue.claimed(answer.as_ref().err());
         let claimed = answer.inspect_err(|error| set.failed(&plan, error, now))?;
         self.node.in_flight.add(claimed.jobs.iter());
+        self.found += claimed.jobs.len();
         drop(claim);
 
         tracing::trace!(queue = %self.queue.name, jobs = claimed.jobs.len(), limit, took = ?(now - sent), "claimed");
@@ -375,17 +387,4 @@ async fn gather_under(limits: &[Arc<Limit>]) {
 /// Returns the revisions of what the sets depend on.
 fn revision(node: &Node) -> (u64, u64) {
     (node.limits.revision(), node.breakers.revision())
-}
-
-fn start_all(node: &Arc<Node>, ready: &mut Vec<Ready>) {
-    for Ready { job, slot, kind_slot, running } in ready.drain(..) {
-        node.start(job, slot, kind_slot, running);
-    }
-}
-
-/// Takes the free slots of a kind that has a limit, at most `most`.
-fn take_kind_slots(kind: &Kind, most: usize) -> Option<OwnedSemaphorePermit> {
-    let slots = kind.slots.as_ref()?;
-    let free = u32::try_from(slots.available_permits().min(most)).ok().filter(|free| *free > 0)?;
-    slots.clone().try_acquire_many_owned(free).ok()
 }

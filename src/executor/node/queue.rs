@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     heard: AtomicU64,
     /// Whether one of them was about rows elsewhere than at the end.
     rescan: AtomicBool,
+    /// How many of them came from polls since the last pass.
+    polls: AtomicU64,
     /// Notified when limits may have room.
     room: Notify,
     /// The number of signs when the last pass of claims began, if that found less than it asked for. While the number is still the same, no
@@ -61,6 +63,7 @@ impl Queue {
             wake: Notify::new(),
             heard: AtomicU64::new(0),
             rescan: AtomicBool::new(false),
+            polls: AtomicU64::new(0),
             room: Notify::new(),
             drained_at: AtomicU64::new(NEVER),
             dispatch: Mutex::new(Dispatch { phase: DispatchPhase::Pauses, since: Instant::now(), failing: None }),
@@ -76,6 +79,18 @@ impl Queue {
     pub(crate) fn wake_to_rescan(&self) {
         self.rescan.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Notes that a poll saw jobs, which may be anywhere in the queue.
+    pub(crate) fn wake_by_poll(&self) {
+        // Before the sign itself, so that a pass which has heard that knows what it was.
+        self.polls.fetch_add(1, Ordering::AcqRel);
+        self.wake_to_rescan();
+    }
+
+    /// Returns how many such signs there were since the last call.
+    pub(crate) fn take_polls(&self) -> u64 {
+        self.polls.swap(0, Ordering::AcqRel)
     }
 
     /// Returns whether there was such a sign since the last call.
