@@ -13,6 +13,7 @@ pub mod failover;
 pub mod groups;
 pub mod identity;
 pub mod leases;
+pub mod taken;
 pub mod vocabulary;
 
 use case::{Case, Size};
@@ -27,6 +28,7 @@ pub fn cases(size: Size) -> Vec<Case> {
         leases::cases,
         counted::cases,
         external::cases,
+        taken::cases,
         identity::cases,
     ]
     .into_iter()

@@ -100,6 +100,12 @@ rules! {
     ends_are_told,
     /// The change of a rule drops the counts of claims in the transaction that gives permits in their place. Otherwise in the one before.
     counts_are_handed_over_at_once,
+    /// An end by SQL locks the row until its transaction is over. Otherwise it only looks at the row.
+    ends_lock_their_row,
+    /// A lease that runs out leaves a row alone that its worker's transaction has locked. Otherwise it releases it.
+    locked_hand_outs_are_passed_over,
+    /// An end by SQL that is refused makes its transaction fail. Otherwise it answers, and the work can be committed.
+    late_ends_are_errors,
     /// Whether a given id exists is decided in one place, under a lock. Otherwise by checking each table.
     ids_are_decided_once,
     /// A monitor that saw a node's heartbeat unchanged for a lease declares it dead. Otherwise the server's clock decides.
@@ -131,6 +137,8 @@ pub enum Promise {
     AttemptsAreCounted,
     /// Handlers of an exclusive group do not overlap, and no more run than a limit allows.
     LimitsHold,
+    /// Work that a program does by SQL is committed with the accepted end of its job, and otherwise not.
+    WorkEndsWithItsJob,
     /// An id is in at most one table.
     IdsStandOnce,
     /// A node that is declared dead has stopped its handlers before, unless it is frozen or gone.
@@ -150,6 +158,7 @@ impl fmt::Display for Promise {
             Self::NobodyTrespasses => "a process gave back what another living one runs",
             Self::AttemptsAreCounted => "attempts were miscounted, or more than allowed",
             Self::LimitsHold => "more handlers ran at the same time than allowed",
+            Self::WorkEndsWithItsJob => "work was committed without the end of its job",
             Self::IdsStandOnce => "an id stood in two tables",
             Self::TheLivingAreLeftAlone => "a node was declared dead while its handlers ran",
             Self::EverythingComesRight => "nothing more goes wrong from here, and yet not everything comes right",

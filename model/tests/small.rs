@@ -36,6 +36,11 @@ fn external() {
 }
 
 #[test]
+fn taken() {
+    check("taken");
+}
+
+#[test]
 fn failover() {
     check("failover");
 }
@@ -57,6 +62,6 @@ fn leases() {
 
 #[test]
 fn every_subject_has_a_test() {
-    let known = ["claims", "clocks", "counted", "external", "failover", "groups", "identity", "leases"];
+    let known = ["claims", "clocks", "counted", "external", "failover", "groups", "identity", "leases", "taken"];
     assert!(cases(Size::Small).iter().all(|case| known.contains(&case.subject)));
 }

@@ -10,6 +10,7 @@ mod external;
 mod groups;
 mod identity;
 mod play;
+mod taken;
 
 /// Defines each way to play each subject, against one kind of database.
 macro_rules! bridge {
@@ -39,7 +40,7 @@ macro_rules! bridge {
 // The oracle blocks nothing, so it has no groups.
 bridge! {
     oracle: crate::support::oracle::Oracle { claims external identity }
-    postgres: crate::support::postgres::Pg<false> { claims external groups identity }
+    postgres: crate::support::postgres::Pg<false> { claims external groups identity taken }
 }
 
 #[cfg(feature = "sqlite")]
