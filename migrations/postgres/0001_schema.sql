@@ -1256,8 +1256,10 @@ create index external_job_seq on {schema}.external_job (seq);
 -- Permits and unique keys of a hand-out are released as those of a row of `job`.
 create trigger external_job_free after delete on {schema}.external_job for each row
     when (old.admitted) execute function {schema}.release_permits();
+-- The key of a job that was taken by SQL is left over, and free all the same: in the transaction of a worker, which may be long, senders of the same key would wait
+-- for it. Maintenance removes it.
 create trigger external_job_unique after delete on {schema}.external_job for each row
-    when (old.options ? 'unique') execute function {schema}.release_unique();
+    when (old.options ? 'unique' and old.worker is null) execute function {schema}.release_unique();
 
 -- The only row is the key of the tokens that external workers send back with their reports: 32 random bytes
 -- (docs/adr/0058-tokens-of-hand-outs.md). It has a table of its own, because only executors may read it.

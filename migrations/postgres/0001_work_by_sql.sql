@@ -5,8 +5,9 @@
 -- broker (docs/adr/0080-work-by-sql.md).
 --
 -- The public functions run with their owner's rights, because a worker has rights on no table: a role may take from the queues that `worker_queue`
--- names, and end what it was handed, which its token shows. Each of them sets the search path. They also empty the settings by which statements of the engine
--- tell the triggers what they release themselves, because any role can set those.
+-- names, and end what it was handed, which its token shows. No role may call them unless that was granted. Each of them sets the search path. They also
+-- empty the settings by which statements of the engine tell the triggers what they release themselves, because any role can set those. No text in them
+-- has a backslash outside E'': what it means would depend on a setting of the session.
 --
 -- They plan as the engine's own sessions do, without compilation and with indexes alone: the compiler of PostgreSQL took 38 ms for a `take` of 1 ms, and a
 -- plan that was made while tables were small must not stay when they have grown.
@@ -16,15 +17,16 @@
 
 -- A row allows a role, and its members, to take jobs from a queue; '*' = from all. Roles that may remove jobs anyway (the owner, executors) need none.
 create table {schema}.worker_queue (
-    role_name text not null,
+    role_name regrole not null,
     queue     text not null check (queue <> ''),
     primary key (role_name, queue)
 );
 
 comment on table {schema}.worker_queue is 'the queues from which a role may take jobs by SQL; * = all';
 
--- A row says that a worker has taken from a queue, or tried to. It is for people (`jobwright status`, `why`, `doctor`), and nothing depends on it.
--- Several processes may have one name, so a name may have several rows. A constraint would make the first call of one wait for that of another.
+-- A row says that a worker has taken from a queue, or tried to, and which kinds. People see it (`jobwright status`, `why`, `doctor`), and admission passes
+-- admit limited jobs of these queues and kinds. Several processes may have one name, so a name may have several rows. A constraint would make the first call
+-- of one wait for that of another.
 create table {schema}.worker (
     name     text not null,
     queue    text not null,
@@ -34,6 +36,9 @@ create table {schema}.worker (
 ) with (fillfactor = 50);
 alter table {schema}.worker replica identity full;
 
+-- Serves `note_worker`.
+create index worker_name on {schema}.worker (name, queue);
+
 comment on table {schema}.worker is 'programs that take jobs by SQL, as they call themselves';
 comment on column {schema}.worker.heard_at is 'when it last asked for jobs, to within five seconds';
 
@@ -42,7 +47,7 @@ comment on column {schema}.worker.heard_at is 'when it last asked for jobs, to w
 create function {schema}.token_of(secret bytea, id uuid, version bigint) returns uuid
 language sql immutable parallel safe
 as $token$
-    select encode(substring(sha256(secret || '\x74616b656e2062792053514c'::bytea || uuid_send(id) || int8send(version)) from 1 for 16), 'hex')::uuid
+    select encode(substring(sha256(secret || convert_to('taken by SQL', 'UTF8') || uuid_send(id) || int8send(version)) from 1 for 16), 'hex')::uuid
 $token$;
 revoke execute on function {schema}.token_of(bytea, uuid, bigint) from public;
 
@@ -58,19 +63,23 @@ begin
         or exists (
             select
             from {schema}.worker_queue w
-            join pg_catalog.pg_roles r on r.rolname = w.role_name
+            join pg_catalog.pg_roles r on r.oid = w.role_name
             where w.queue in (may_take.queue, '*') and pg_has_role(caller, r.oid, 'usage')
         );
 end
 $may$;
 revoke execute on function {schema}.may_take(text) from public;
 
--- Notes that a worker asks for jobs. A row that is locked is left as it is.
+-- Notes that a worker asks for jobs, under the usual isolation level. A row that is locked is left as it is.
 create function {schema}.note_worker(worker text, queue text, kinds text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $note$
 begin
+    -- Elsewhere it could make the caller's transaction fail, because another worker of this name has been here since.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        return;
+    end if;
     if exists (
         select from {schema}.worker w
         where w.name = note_worker.worker and w.queue = note_worker.queue and w.kinds is not distinct from note_worker.kinds
@@ -125,6 +134,8 @@ as $take$
 #variable_conflict use_column
 declare
     secret bytea;
+    -- A month has no length of its own.
+    length constant interval := extract(epoch from take.lease) * interval '1 second';
     -- 52 random bits, and never 0.
     number constant bigint := ('x' || left(replace(gen_random_uuid()::text, '-', ''), 12) || right(gen_random_uuid()::text, 1))::bit(52)::bigint | 1;
 begin
@@ -140,12 +151,16 @@ begin
         raise exception 'jobwright.take: n is %; use 1 to 1000', coalesce(take.n::text, 'null')
             using errcode = 'invalid_parameter_value';
     end if;
-    if take.lease is null or take.lease not between interval '1 second' and interval '1 day' then
+    if cardinality(take.kinds) > 0 and (cardinality(take.kinds) > 1000 or exists (select from unnest(take.kinds) k where octet_length(k) > 100)) then
+        raise exception 'jobwright.take: there are more than 1000 kinds, or one is longer than 100 bytes; leave kinds out to take any'
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if take.lease is null or extract(epoch from take.lease) not between 1 and 86400 then
         raise exception 'jobwright.take: the lease is %; use 1 second to 1 day', coalesce(take.lease::text, 'null')
             using errcode = 'invalid_parameter_value';
     end if;
     if not {schema}.may_take(take.queue) then
-        raise exception 'jobwright.take: this role may not take jobs from the queue %: `jobwright grants worker` prints what it needs', quote_literal(take.queue)
+        raise exception 'jobwright.take: the role % may not take jobs from the queue %: `jobwright grants worker` prints what it needs', quote_ident(coalesce(nullif(current_setting('role', true), 'none'), session_user)), quote_literal(take.queue)
             using errcode = 'insufficient_privilege';
     end if;
     perform {schema}.note_worker(take.worker, take.queue, take.kinds);
@@ -192,20 +207,35 @@ begin
             insert into {schema}.external_job as e (seq, created_at, id, max_attempts, rank, kind, queue, payload, body, content_type, headers,
                                                     version, lease_until, lease, attempt, errors, options, admitted, worker)
             select b.seq, b.created_at, b.id, b.max_attempts, b.rank, b.kind, b.queue, b.payload, b.body, b.content_type, b.headers,
-                   number, clock_timestamp() + take.lease, take.lease, b.attempt + 1, b.errors, b.options, b.admitted, take.worker
+                   number, clock_timestamp() + length, length, b.attempt + 1, b.errors, b.options, b.admitted, take.worker
             from best b
             on conflict (id) do nothing
             returning e.*
         )
         select t.id, {schema}.token_of(secret, t.id, t.version), t.kind, t.payload, t.body, t.content_type, coalesce(t.headers, '{}'), t.attempt, t.max_attempts,
                t.options ->> 'group', t.options ->> 'tenant', -t.rank::integer, t.created_at, t.lease_until, t.errors -> -1 ->> 'error',
-               case when t.attempt > 1 then (select p.checkpoint from {schema}.progress p where p.job_id = t.id) end
+               (select p.checkpoint from {schema}.progress p where p.job_id = t.id)
         from taken t
         order by t.rank, t.seq;
 end
 $take$;
 
+revoke execute on function {schema}.take(text, text, integer, interval, text[], text[]) from public;
 comment on function {schema}.take is 'takes waiting jobs of a queue, each with a lease and a token; docs/sql.md';
+
+-- Refuses a list that is not as long as that of the jobs.
+create function {schema}.check_list(called text, what text, list anyarray, ids uuid[]) returns void
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $check$
+begin
+    if list is not null and (cardinality(list) <> cardinality(ids) or array_ndims(list) > 1 or array_lower(list, 1) <> 1) then
+        raise exception 'jobwright.%: % is a plain list with an element for each job (there are %), null where there is none', called, what, cardinality(ids)
+            using errcode = 'invalid_parameter_value';
+    end if;
+end
+$check$;
+revoke execute on function {schema}.check_list(text, text, anyarray, uuid[]) from public;
 
 -- Refuses arguments that name no hand-outs.
 create function {schema}.check_tokens(called text, ids uuid[], tokens uuid[]) returns void
@@ -213,14 +243,20 @@ language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $check$
 begin
-    if array_position(ids, null) is not null or array_position(tokens, null) is not null or ids is null or tokens is null
+    if array_ndims(ids) > 1 or array_ndims(tokens) > 1 or array_lower(ids, 1) <> 1 or array_lower(tokens, 1) <> 1 then
+        raise exception 'jobwright.%: the arrays of ids and tokens are plain lists that begin at 1', called using errcode = 'invalid_parameter_value';
+    end if;
+    if ids is null or tokens is null or array_position(ids, null) is not null or array_position(tokens, null) is not null
         or cardinality(ids) <> cardinality(tokens) then
         raise exception 'jobwright.%: the id or the token of a job is missing; each job is named by both, as `take` returned them', called
             using errcode = 'invalid_parameter_value';
     end if;
-    if cardinality(ids) > 10000 then
-        raise exception 'jobwright.%: % jobs are too many for one call; 10000 are the most', called, cardinality(ids)
+    if cardinality(ids) > 1000 then
+        raise exception 'jobwright.%: % jobs are too many for one call; 1000 are the most', called, cardinality(ids)
             using errcode = 'invalid_parameter_value';
+    end if;
+    if cardinality(ids) > 1 and (select count(distinct i) from unnest(ids) i) < cardinality(ids) then
+        raise exception 'jobwright.%: a job is named twice; name each once', called using errcode = 'invalid_parameter_value';
     end if;
 end
 $check$;
@@ -241,7 +277,8 @@ declare
     late uuid;
     is_cancelled boolean;
 begin
-    if strict then
+    -- Drivers pass null for what is not given.
+    if coalesce(strict, true) then
         select a.id,
                exists (select from {schema}.terminating_handler t
                        where t.job_id = a.id and t.worker is not null and {schema}.token_of(secret, t.job_id, t.version) = a.token)
@@ -255,8 +292,10 @@ begin
         elsif is_cancelled then
             raise exception 'jobwright.%: the job % was cancelled: roll back, end its work, and call `release` with strict => false, so that what it held becomes free', called, late
                 using errcode = 'JW003';
+        elsif exists (select from {schema}.external_job e where e.id = any (tokens)) then
+            raise exception 'jobwright.%: the id and the token of a job are swapped: the id comes first', called using errcode = 'JW002';
         else
-            raise exception 'jobwright.%: the job % is no longer handed out under this token: its lease ended, or it was ended before; roll back, because it may run elsewhere', called, late
+            raise exception 'jobwright.%: the job % is not handed out under this token: its lease ended, or it was ended before; roll back, because it may run elsewhere', called, late
                 using errcode = 'JW002';
         end if;
     elsif ends then
@@ -267,6 +306,63 @@ begin
 end
 $late$;
 revoke execute on function {schema}.refuse_late(text, uuid[], uuid[], uuid[], boolean, boolean) from public;
+
+-- Passes the groups of these hand-outs on: the next job of each is admitted with the permit of the one that ends, so no admission pass stands between
+-- them, and the group is never free in between (docs/adr/0059-the-end-of-a-job-claims-the-next-of-its-group.md has the same for nodes). It is called
+-- before the hand-outs are removed, in the same transaction. Only where nothing has to be decided: no rule limits or pauses jobs, and the best job
+-- that is blocked on the group has not expired and is not locked. Otherwise the group becomes free with the row, and an admission pass follows. An ordered
+-- job keeps its group.
+create function {schema}.admit_next(ids uuid[], tokens uuid[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set plan_cache_mode = force_generic_plan
+as $next$
+declare
+    secret constant bytea := (select k.key from {schema}.report_key k);
+begin
+    if not exists (select from {schema}.external_job e where e.id = any (ids) and e.admitted and e.options ? 'group')
+        or exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null) then
+        return;
+    end if;
+    with own as materialized (
+        select e.id, 'g:' || (e.options ->> 'group') as key
+        from {schema}.external_job e
+        where e.id = any (ids) and e.worker is not null and e.admitted and e.options ? 'group' and not e.options ? 'ordered'
+          and {schema}.token_of(secret, e.id, e.version) = tokens[array_position(ids, e.id)]
+        for update
+    ),
+    turn as materialized (
+        select o.key, s.place
+        from own o
+        cross join lateral (select p.ctid as place from {schema}.permit p where p.job_id = o.id and p.key = o.key and p.node is null limit 1 for update) s
+    ),
+    best as materialized (
+        select t.place, b.tid, b.id
+        from turn t
+        cross join lateral (
+            select j.ctid as tid, j.id, j.options
+            from {schema}.job j
+            where j.blocked_on = t.key and j.share = '' and j.lock_owner is null
+            order by j.rank, j.seq
+            limit 1
+        ) b
+        where (b.options ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8 or (b.options ? 'expires') is not true
+    ),
+    locked as materialized (
+        select j.ctid as tid from {schema}.job j where j.ctid = any (array(select b.tid from best b)) and j.lock_owner is null for update skip locked
+    ),
+    admitted as (
+        update {schema}.job j set admitted = true, blocked_on = null, share = null where j.ctid = any (array(select l.tid from locked l))
+    )
+    update {schema}.permit p
+    set job_id = (select b.id from best b where b.place = p.ctid)
+    where p.ctid = any (array(select b.place from best b where b.tid in (select l.tid from locked l)));
+end
+$next$;
+revoke execute on function {schema}.admit_next(uuid[], uuid[]) from public;
 
 -- Ends jobs that are done, in the caller's transaction: they are gone if it commits, and handed out as before if it does not. Returns the ids of those that
 -- were still handed out under these tokens. If one was not, that is the error JW002 (or JW003, if it was cancelled), or with `strict => false` it is left out.
@@ -292,13 +388,11 @@ declare
     known uuid[];
 begin
     perform {schema}.check_tokens('done', ids, tokens);
-    if results is not null and cardinality(results) <> cardinality(ids) then
-        raise exception 'jobwright.done: there are % results for % jobs; give one for each, null where there is none', cardinality(results), cardinality(ids)
-            using errcode = 'invalid_parameter_value';
-    end if;
-    if keep is not null and keep not between interval '1 second' and interval '36600 days' then
+    perform {schema}.check_list('done', 'results', results, ids);
+    if extract(epoch from keep) not between 1 and 3162240000 then
         raise exception 'jobwright.done: keep is %; use 1 second to 100 years', keep using errcode = 'invalid_parameter_value';
     end if;
+    perform {schema}.admit_next(ids, tokens);
     with gone as (
         delete from {schema}.external_job e
         where e.id = any (ids) and e.worker is not null
@@ -314,11 +408,15 @@ begin
     ),
     kept as (
         insert into {schema}.result (job_id, kind, payload, expires_at)
-        select g.id, g.kind, g.result, clock_timestamp() + keep
+        select g.id, g.kind, g.result, clock_timestamp() + extract(epoch from keep) * interval '1 second'
         from gone g
         where keep is not null and g.result is not null
         on conflict (job_id) do update
         set kind = excluded.kind, payload = excluded.payload, created_at = excluded.created_at, expires_at = excluded.expires_at
+    ),
+    -- Or a job that is sent again under this id would go on from there.
+    forgotten as (
+        delete from {schema}.progress p where p.job_id = any (array(select g.id from gone g))
     ),
     remembered as (
         insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
@@ -332,6 +430,7 @@ begin
 end
 $done$;
 
+revoke execute on function {schema}.done_many(uuid[], uuid[], jsonb[], interval, boolean) from public;
 comment on function {schema}.done_many is 'ends jobs that are done, in the caller''s transaction; docs/sql.md';
 
 create function {schema}.done(id uuid, token uuid, result jsonb default null, keep interval default null, strict boolean default true) returns boolean
@@ -340,6 +439,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $done$ select exists (select {schema}.done_many(array[id], array[token], array[result], keep, strict)) $done$;
 
+revoke execute on function {schema}.done(uuid, uuid, jsonb, interval, boolean) from public;
 comment on function {schema}.done is 'ends a job that is done, in the caller''s transaction; docs/sql.md';
 
 -- Returns how long a job waits after a failure, by the text of its retry policy; without one, the library's default policy holds. A text that can't be read
@@ -352,7 +452,7 @@ declare
     is_exponential constant boolean := coalesce(policy, 'exponential') ~ '^ *exponential';
     -- PostgreSQL reads the same durations, apart from these units.
     parts constant text[] := string_to_array(
-        regexp_replace(replace(substring(coalesce(policy, 'exponential(2s, 2, 1h)') from '\(?([^()]*)\)?$'), E'\u00b5s', 'us'), '[0-9.]+ns', '0s'), ',');
+        regexp_replace(replace(substring(coalesce(policy, 'exponential(2s, 2, 1h)') from '[(]?([^()]*)[)]?$'), E'\u00b5s', 'us'), '[0-9.]+ns', '0s'), ',');
     seconds float8;
 begin
     if is_exponential and cardinality(parts) = 3 then
@@ -373,6 +473,18 @@ end
 $retry$;
 revoke execute on function {schema}.retry_delay(text, integer) from public;
 
+-- Returns the beginning of a text, of at most so many bytes.
+create function {schema}.clipped(what text, most integer) returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $clipped$
+    select case when octet_length(what) <= most then what
+                when octet_length(left(what, most)) <= most then left(what, most)
+                -- No character has more than four bytes.
+                else left(what, most / 4) end
+$clipped$;
+revoke execute on function {schema}.clipped(text, integer) from public;
+
 -- Records other ends of hand-outs than success, as `settle_external` does: 'retry' (after its delay, or else by the policy of the job), 'dead', 'snooze' and
 -- 'release'. One call has one verdict.
 create function {schema}.end_taken(
@@ -391,8 +503,12 @@ declare
     known uuid[];
 begin
     perform {schema}.check_tokens(called, ids, tokens);
-    if delay is not null and delay not between interval '0' and interval '36600 days' then
+    perform {schema}.check_list(called, 'errors', errors, ids), {schema}.check_list(called, 'details', details, ids);
+    if extract(epoch from delay) not between 0 and 3162240000 then
         raise exception 'jobwright.%: the delay is %; use 0 to 100 years', called, delay using errcode = 'invalid_parameter_value';
+    end if;
+    if verdict <> 'release' then
+        perform {schema}.admit_next(ids, tokens);
     end if;
     with gone as (
         delete from {schema}.external_job e
@@ -403,8 +519,8 @@ begin
     judged as materialized (
         select g.*,
                end_taken.verdict = 'dead' or end_taken.verdict = 'retry' and g.attempt >= g.max_attempts as dies,
-               left(end_taken.errors[array_position(ids, g.id)], 1024) as error,
-               left(end_taken.details[array_position(ids, g.id)], 4096) as detail
+               {schema}.clipped(end_taken.errors[array_position(ids, g.id)], 1024) as error,
+               {schema}.clipped(end_taken.details[array_position(ids, g.id)], 4096) as detail
         from gone g
     ),
     noted as materialized (
@@ -426,7 +542,7 @@ begin
         insert into {schema}.timer_job (seq, created_at, id, max_attempts, rank, kind, queue, payload, body, content_type, headers,
                                         version, due_at, attempt, errors, options)
         select n.seq, n.created_at, n.id, n.max_attempts, n.rank, n.kind, n.queue, n.payload, n.body, n.content_type, n.headers,
-               n.version & 2147483647, clock_timestamp() + coalesce(end_taken.delay, {schema}.retry_delay(n.options ->> 'retry', n.attempt)),
+               n.version & 2147483647, clock_timestamp() + coalesce(extract(epoch from end_taken.delay) * interval '1 second', {schema}.retry_delay(n.options ->> 'retry', n.attempt)),
                case end_taken.verdict when 'snooze' then greatest(n.attempt - 1, 0) else n.attempt end, n.all_errors, n.options
         from noted n
         where not n.dies and end_taken.verdict in ('retry', 'snooze')
@@ -484,13 +600,14 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $fail$
 begin
-    if errors is null or cardinality(errors) <> cardinality(ids) or array_position(errors, null) is not null then
+    if errors is null or array_ndims(errors) is distinct from array_ndims(ids) or cardinality(errors) <> cardinality(ids) or array_position(errors, null) is not null then
         raise exception 'jobwright.fail: an error text is missing; give one for each job' using errcode = 'invalid_parameter_value';
     end if;
-    return query select {schema}.end_taken('fail', ids, tokens, case when dead then 'dead' else 'retry' end, errors, details, retry, strict);
+    return query select {schema}.end_taken('fail', ids, tokens, case when coalesce(dead, false) then 'dead' else 'retry' end, errors, details, retry, strict);
 end
 $fail$;
 
+revoke execute on function {schema}.fail_many(uuid[], uuid[], text[], text[], interval, boolean, boolean) from public;
 comment on function {schema}.fail_many is 'records failures of jobs, in the caller''s transaction; docs/sql.md';
 
 create function {schema}.fail(
@@ -507,6 +624,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $fail$ select exists (select {schema}.fail_many(array[id], array[token], array[error], array[detail], retry, dead, strict)) $fail$;
 
+revoke execute on function {schema}.fail(uuid, uuid, text, text, interval, boolean, boolean) from public;
 comment on function {schema}.fail is 'records a failure of a job, in the caller''s transaction; docs/sql.md';
 
 -- Makes a job run again after `delay`, at no attempt.
@@ -523,6 +641,7 @@ begin
 end
 $later$;
 
+revoke execute on function {schema}.later(uuid, uuid, interval, boolean) from public;
 comment on function {schema}.later is 'makes a job run again later, at no attempt; docs/sql.md';
 
 -- Gives jobs back that were taken and not begun: they wait again at once, at no attempt.
@@ -532,6 +651,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $release$ select {schema}.end_taken('release', ids, tokens, 'release', null, null, null, strict) $release$;
 
+revoke execute on function {schema}.release_many(uuid[], uuid[], boolean) from public;
 comment on function {schema}.release_many is 'gives jobs back at no attempt; docs/sql.md';
 
 create function {schema}.release(id uuid, token uuid, strict boolean default true) returns boolean
@@ -540,11 +660,12 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $release$ select exists (select {schema}.release_many(array[id], array[token], strict)) $release$;
 
+revoke execute on function {schema}.release(uuid, uuid, boolean) from public;
 comment on function {schema}.release is 'gives a job back at no attempt; docs/sql.md';
 
 -- Renews leases from now on, for `lease` or for as long as before, and returns when each ends. A job that is no longer handed out under its token is the error
--- JW002 (JW003, if it was cancelled), or with `strict => false` its row says `lost` or `cancelled`. One that is just being ended by another
--- transaction of its worker keeps its lease, and no call waits for it. A lease that is over, while nothing was taken from its worker, can be renewed.
+-- JW002 (JW003, if it was cancelled), or with `strict => false` its row says `lost` or `cancelled`. One that another transaction has locked, because it is just
+-- ending the job or taking it away, keeps its lease (`ending`), and no call waits for it. A lease that is over, while nothing was taken from its worker, can be renewed.
 create function {schema}.extend_many(ids uuid[], tokens uuid[], lease interval default null, strict boolean default true)
 returns table (id uuid, state text, lease_until timestamptz)
 language plpgsql volatile
@@ -558,21 +679,27 @@ as $extend$
 #variable_conflict use_column
 declare
     secret constant bytea := (select k.key from {schema}.report_key k);
+    length constant interval := extract(epoch from extend_many.lease) * interval '1 second';
+    extended uuid[];
     known uuid[];
 begin
     perform {schema}.check_tokens('extend', ids, tokens);
-    if extend_many.lease not between interval '1 second' and interval '1 day' then
+    if extract(epoch from extend_many.lease) not between 1 and 86400 then
         raise exception 'jobwright.extend: the lease is %; use 1 second to 1 day', extend_many.lease using errcode = 'invalid_parameter_value';
     end if;
-    update {schema}.external_job e
-    set lease_until = clock_timestamp() + coalesce(extend_many.lease, e.lease), lease = coalesce(extend_many.lease, e.lease)
-    where e.ctid = any (array(
-        select o.ctid
-        from {schema}.external_job o
-        where o.id = any (ids) and o.worker is not null
-          and {schema}.token_of(secret, o.id, o.version) = tokens[array_position(ids, o.id)]
-        for no key update skip locked
-    ));
+    with renewed as (
+        update {schema}.external_job e
+        set lease_until = clock_timestamp() + coalesce(length, e.lease), lease = coalesce(length, e.lease)
+        where e.ctid = any (array(
+            select o.ctid
+            from {schema}.external_job o
+            where o.id = any (ids) and o.worker is not null
+              and {schema}.token_of(secret, o.id, o.version) = tokens[array_position(ids, o.id)]
+            for no key update skip locked
+        ))
+        returning e.id
+    )
+    select coalesce(array_agg(r.id), '{}') into extended from renewed r;
     known := array(select e.id from {schema}.external_job e
                    where e.id = any (ids) and e.worker is not null
                      and {schema}.token_of(secret, e.id, e.version) = tokens[array_position(ids, e.id)]);
@@ -581,7 +708,8 @@ begin
     end if;
     return query
         select a.id,
-               case when a.id = any (known) then 'held'
+               case when a.id = any (extended) then 'held'
+                    when a.id = any (known) then 'ending'
                     when exists (select from {schema}.terminating_handler t
                                  where t.job_id = a.id and t.worker is not null and {schema}.token_of(secret, t.job_id, t.version) = a.token) then 'cancelled'
                     else 'lost' end,
@@ -591,6 +719,7 @@ begin
 end
 $extend$;
 
+revoke execute on function {schema}.extend_many(uuid[], uuid[], interval, boolean) from public;
 comment on function {schema}.extend_many is 'renews the leases of jobs; docs/sql.md';
 
 create function {schema}.extend(id uuid, token uuid, lease interval default null, strict boolean default true) returns timestamptz
@@ -599,6 +728,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $extend$ select x.lease_until from {schema}.extend_many(array[id], array[token], lease, strict) x $extend$;
 
+revoke execute on function {schema}.extend(uuid, uuid, interval, boolean) from public;
 comment on function {schema}.extend is 'renews the lease of a job; docs/sql.md';
 
 -- Notes how far a job has got, and from where its next attempt goes on. What is null stays as it was. Call it in a transaction of its own, so that it stays
@@ -627,8 +757,12 @@ begin
     if progress.percent not between 0 and 100 then
         raise exception 'jobwright.progress: percent is %; use 0 to 100', progress.percent using errcode = 'invalid_parameter_value';
     end if;
+    if octet_length(progress.checkpoint::text) > 16384 then
+        raise exception 'jobwright.progress: the checkpoint has % bytes, 16384 are the most: store it elsewhere and send a reference', octet_length(progress.checkpoint::text)
+            using errcode = 'invalid_parameter_value';
+    end if;
     insert into {schema}.progress as p (job_id, percent, note, checkpoint)
-    select e.id, progress.percent, left(progress.note, 1024), progress.checkpoint
+    select e.id, progress.percent, {schema}.clipped(progress.note, 1024), progress.checkpoint
     from {schema}.external_job e
     where e.id = progress.id and e.worker is not null and {schema}.token_of(secret, e.id, e.version) = progress.token
     for key share
@@ -643,6 +777,7 @@ begin
 end
 $progress$;
 
+revoke execute on function {schema}.progress(uuid, uuid, integer, text, jsonb, boolean) from public;
 comment on function {schema}.progress is 'notes how far a job has got; docs/sql.md';
 
 -- ==== Cancelling by SQL ====
@@ -662,10 +797,12 @@ revoke execute on function {schema}.unique_digest(text, text) from public;
 -- deleted, and so is its reminder. As with `jobwright jobs cancel`, a running job is gone at once, its handler is told, and its group stays taken until that has
 -- ended; a dead letter is left alone. No audit entry is written, because the caller is a program.
 -- It runs with its owner's rights, which a sender has not: whoever may call it can cancel any job. A job that another transaction is moving between the tables is
--- looked for again; each statement has a new snapshot, but in a transaction with an old one it may be missed.
+-- looked for again; each statement has a new snapshot, but in a transaction with an old one it may be missed. It waits for a worker's transaction that is
+-- just ending the job, and for no longer than three seconds.
 create function {schema}.cancel(id uuid default null, kind text default null, unique_key text default null) returns boolean
 language plpgsql volatile
 security definer
+set lock_timeout = '3s'
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
@@ -690,45 +827,50 @@ begin
         end if;
     end if;
     for tries in 1..3 loop
-        with gone as (
-            delete from {schema}.job t
-            where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
-            returning t.id, t.version::bigint, t.lock_owner, t.admitted, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.claimed_at as started_at, t.options
-        ),
-        gone_timer as (
-            delete from {schema}.timer_job t
-            where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
-            returning t.id, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.options
-        ),
-        gone_suspended as (
-            delete from {schema}.suspended_job t
-            where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
-            returning t.id, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.options
-        ),
-        gone_external as (
-            delete from {schema}.external_job t
-            where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
-            returning t.id, t.version, t.lease_until, t.admitted, t.worker, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.handed_at as started_at, t.options
-        ),
-        still_running as (
-            insert into {schema}.terminating_handler (job_id, version, node, until, worker)
-            select g.id, g.version, g.lock_owner, null::timestamptz, null::text from gone g where g.lock_owner is not null and g.admitted
-            union all
-            select g.id, g.version, null, g.lease_until, g.worker from gone_external g where g.admitted or g.worker is not null
-        ),
-        ended as (
-            select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, g.started_at, g.lock_owner::bigint as node, g.options from gone g
-            union all select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, null, null, g.options from gone_timer g
-            union all select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, null, null, g.options from gone_suspended g
-            union all select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, g.started_at, 0, g.options from gone_external g
-        ),
-        remembered as (
-            insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
-            select e.id, e.seq, e.kind, e.queue, 'cancelled', e.attempt, e.created_at, e.started_at, e.node, e.options ->> 'tenant'
-            from ended e
-            where coalesce(current_setting('jobwright.history', true), '') = 'all'
-        )
-        select count(*) into gone from ended;
+        begin
+            with gone as (
+                delete from {schema}.job t
+                where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
+                returning t.id, t.version::bigint, t.lock_owner, t.admitted, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.claimed_at as started_at, t.options
+            ),
+            gone_timer as (
+                delete from {schema}.timer_job t
+                where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
+                returning t.id, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.options
+            ),
+            gone_suspended as (
+                delete from {schema}.suspended_job t
+                where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
+                returning t.id, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.options
+            ),
+            gone_external as (
+                delete from {schema}.external_job t
+                where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
+                returning t.id, t.version, t.lease_until, t.admitted, t.worker, t.seq, t.kind, t.queue, t.attempt, t.created_at, t.handed_at as started_at, t.options
+            ),
+            still_running as (
+                insert into {schema}.terminating_handler (job_id, version, node, until, worker)
+                select g.id, g.version, g.lock_owner, null::timestamptz, null::text from gone g where g.lock_owner is not null and g.admitted
+                union all
+                select g.id, g.version, null, g.lease_until, g.worker from gone_external g where g.admitted or g.worker is not null
+            ),
+            ended as (
+                select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, g.started_at, g.lock_owner::bigint as node, g.options from gone g
+                union all select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, null, null, g.options from gone_timer g
+                union all select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, null, null, g.options from gone_suspended g
+                union all select g.id, g.seq, g.kind, g.queue, g.attempt, g.created_at, g.started_at, 0, g.options from gone_external g
+            ),
+            remembered as (
+                insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
+                select e.id, e.seq, e.kind, e.queue, 'cancelled', e.attempt, e.created_at, e.started_at, e.node, e.options ->> 'tenant'
+                from ended e
+                where coalesce(current_setting('jobwright.history', true), '') = 'all'
+            )
+            select count(*) into gone from ended;
+        exception when lock_not_available then
+            raise exception 'jobwright.cancel: the job % is locked by another transaction, which may be just ending it: nothing was cancelled; try again', wanted
+                using errcode = 'lock_not_available';
+        end;
         if gone > 0 then
             return true;
         end if;

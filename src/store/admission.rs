@@ -60,6 +60,15 @@ pub struct AdmitRequest<'a> {
     pub counting: bool,
 }
 
+/// A queue from which a worker takes jobs by SQL.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+pub struct WorkedQueue {
+    /// Its name.
+    pub queue: String,
+    /// The kinds that it takes; `None` = any.
+    pub kinds: Option<Vec<String>>,
+}
+
 /// The result of an admission pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
@@ -77,7 +86,7 @@ pub struct Admitted {
     /// rule.
     pub counted: Vec<(Scope, String)>,
     /// The queues from which workers took jobs by SQL within ten minutes, if there are rules: their waiting jobs have to be admitted too.
-    pub worked_by_sql: Vec<String>,
+    pub worked_by_sql: Vec<WorkedQueue>,
     /// The shortest time after which a job counts as one priority higher; `None`: no rule lets jobs age.
     pub aging: Option<Duration>,
     /// Whether the change of a rule is not finished: [`finish_rule_change`](super::engine::Maintenance::finish_rule_change). It is being

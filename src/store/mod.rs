@@ -61,7 +61,7 @@ pub(crate) mod why;
 
 pub use self::admin::{AffectedJobs, JobDetail, JobState, JobSummary, Page};
 pub use self::admission::AdmissionLag;
-pub(crate) use self::admission::{AdmitRequest, Admitted};
+pub(crate) use self::admission::{AdmitRequest, Admitted, WorkedQueue};
 pub use self::any::{AnyStore, AnyTransaction, AnyTransactionRef};
 pub(crate) use self::broker::{Completed, Extension, ExternalDone, Received, waits_behind};
 pub(crate) use self::claiming::{

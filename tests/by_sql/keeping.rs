@@ -108,3 +108,25 @@ async fn workers_are_noted_once_and_forgotten_after_a_day() {
     assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["other"]);
     assert_eq!(site.jobs.count(JobState::External).await, 2);
 }
+
+/// A step that gives its job back goes on from its checkpoint, and another job under the same id begins at the beginning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_lasts_until_its_job_is_done() {
+    let Some(site) = Site::create().await else { return };
+    let mut taken = site.taken(job()).await;
+    for (end, arguments) in [("release", ""), ("later", ", '0'")] {
+        accepted(&site.worker, "progress", taken, ", checkpoint => '{\"row\": 5}'").await;
+        accepted(&site.worker, end, taken, arguments).await;
+        site.jobs.promote().await;
+        let row = &site.take("1").await[0];
+        assert_eq!(
+            (row.get::<_, i32>("attempt"), row.get("checkpoint")),
+            (1, Some(Json(json!({ "row": 5 })))),
+            "{end}"
+        );
+        taken = read(row);
+    }
+    accepted(&site.worker, "done", taken, "").await;
+    site.jobs.send(job().id(taken.id())).await;
+    assert_eq!(site.take("1").await[0].get::<_, Option<Json>>("checkpoint"), None);
+}

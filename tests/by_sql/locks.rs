@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::admin::{JobFilter, JobState};
+use jobwright::Unique;
+use jobwright::admin::{JobFilter, JobState, Rule, Scope};
 use tokio::time::timeout;
 
 use super::{Site, accepted, call, read, take};
@@ -46,7 +47,7 @@ async fn an_end_that_is_not_committed() {
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&ids, &tokens];
     let extend = other.query("select state from extend_many($1, $2, '1 second')", &values);
     let states = timeout(SOON, extend).await.expect("it waited").unwrap();
-    assert_eq!(states.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["held", "held"]);
+    assert_eq!(states.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["ending", "held"]);
     assert_eq!(
         timeout(SOON, call(&other, "progress", taken[1], ", 1")).await.expect("it waited"),
         Ok(Some("true".to_owned()))
@@ -62,7 +63,7 @@ async fn an_end_that_is_not_committed() {
     timeout(SOON, site.jobs.find(&JobFilter::default())).await.expect("it waited");
     site.worker.batch_execute("commit").await.unwrap();
     assert_eq!(site.jobs.state(taken[0].id()).await, None);
-    assert_eq!(site.jobs.admit_all().await, 1, "the next of its group");
+    assert_eq!(site.take("9").await.len(), 1, "the next of its group");
 }
 
 /// What a worker may write itself must not free what others hold: any role can set these.
@@ -117,4 +118,61 @@ async fn through_a_pooler_that_gives_each_transaction_another_session() {
         }
     }
     assert_eq!(db.jobs().all().await.len(), 0);
+}
+
+/// A change of a rule, which admission passes wait for, does not wait for a worker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_that_is_set_beside_an_open_end() {
+    let Some(site) = Site::create().await else { return };
+    site.jobs.put_rule(&Rule::new(Scope::Queue, "default").running(3)).await.unwrap();
+    site.jobs.send_all(jobs(4)).await;
+    assert_eq!(site.jobs.admit_all().await, 3);
+    let taken: Vec<_> = site.take("2").await.iter().map(read).collect();
+    assert_eq!(taken.len(), 2);
+    site.worker.batch_execute("begin").await.unwrap();
+    accepted(&site.worker, "done", taken[0], "").await;
+    // The third is locked too, by one that takes it and does not commit.
+    let other = site.db.client().await;
+    other.batch_execute("begin").await.unwrap();
+    assert_eq!(take(&other, "1").await.unwrap().len(), 1);
+    for limit in [2, 1] {
+        let rule = Rule::new(Scope::Queue, "default").running(limit);
+        timeout(SOON, site.jobs.put_rule(&rule)).await.expect("it waited").unwrap();
+        timeout(SOON, site.jobs.admit_all()).await.expect("it waited");
+    }
+    site.worker.batch_execute("commit").await.unwrap();
+    other.batch_execute("rollback").await.unwrap();
+    // What is still out counts.
+    assert_eq!(site.jobs.admit_all().await, 0);
+}
+
+/// A sender of the unique key of a job that is just being ended: it gets an answer at once, whichever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_of_the_same_unique_key() {
+    let Some(site) = Site::create().await else { return };
+    let taken = site.taken(job().unique(Unique::key("u"))).await;
+    site.worker.batch_execute("begin").await.unwrap();
+    accepted(&site.worker, "done", taken, "").await;
+    let client = site.db.client().await;
+    let send = async || {
+        let row = timeout(SOON, client.query_one("select send('kind', '{}', unique_key => 'u')", &[])).await;
+        row.expect("it waited").unwrap().get::<_, uuid::Uuid>(0)
+    };
+    assert_eq!(send().await, taken.id, "it is not done yet");
+    site.worker.batch_execute("commit").await.unwrap();
+    assert_ne!(send().await, taken.id);
+}
+
+/// Cancelling waits for a transaction that is just ending the job, but not for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancellation_of_a_job_that_is_being_ended() {
+    let Some(site) = Site::create().await else { return };
+    let taken = site.taken(job()).await;
+    site.worker.batch_execute("begin").await.unwrap();
+    accepted(&site.worker, "done", taken, "").await;
+    let client = site.db.client().await;
+    let error = timeout(SOON, client.query("select cancel($1)", &[&taken.id])).await.expect("it waited").unwrap_err();
+    let (state, message) = super::told(&error);
+    assert!(state == "55P03" && message.contains("just ending it"), "{message}");
+    site.worker.batch_execute("commit").await.unwrap();
 }

@@ -16,19 +16,25 @@ struct Role {
     client: Client,
 }
 
+async fn allow(owner: &Client, role: &str, queue: &str) {
+    let sql = format!("insert into worker_queue (role_name, queue) values ('\"{role}\"'::regrole, $1)");
+    owner.execute(&sql, &[&queue]).await.unwrap();
+}
+
 impl Role {
     async fn create(site: &Site, queues: &[&str]) -> Self {
         let name = unique("worker_");
         site.worker.batch_execute(&format!("create role \"{name}\"")).await.unwrap();
+        for queue in queues {
+            allow(&site.worker, &name, queue).await;
+        }
+        Self::granted(site, name).await
+    }
+
+    async fn granted(site: &Site, name: String) -> Self {
         let grants = GRANTS.replace("{schema}", site.db.schema()).replace("{role}", &name);
         let grants: String = grants.lines().filter(|line| !line.contains("{queue}")).collect::<Vec<_>>().join("\n");
         site.worker.batch_execute(&grants).await.unwrap();
-        for queue in queues {
-            site.worker
-                .execute("insert into worker_queue (role_name, queue) values ($1, $2)", &[&name, queue])
-                .await
-                .unwrap();
-        }
         let client = site.db.client().await;
         client.batch_execute(&format!("set role \"{name}\"")).await.unwrap();
         Self { name, client }
@@ -64,7 +70,7 @@ async fn a_worker_takes_from_its_queues_and_ends_what_it_was_handed() {
             denied(&role.client, &format!("delete from {table}")).await;
         }
     }
-    denied(&role.client, "insert into worker_queue values ('public', '*')").await;
+    denied(&role.client, "insert into worker_queue values (current_user::regrole, '*')").await;
     for internal in [
         "token_of('x', gen_random_uuid(), 1)",
         "may_take('other')",
@@ -90,14 +96,20 @@ async fn whose_queues_count() {
     denied(&none.client, "select * from take('default', 'w')").await;
     site.worker.batch_execute(&format!("grant \"{}\" to \"{}\"", all.name, none.name)).await.unwrap();
     take(&none.client, "1").await.unwrap();
-    // A name in the list that is no role any more harms nobody.
-    site.worker.execute("insert into worker_queue (role_name, queue) values ('gone', 'default')", &[]).await.unwrap();
+    // A role that is dropped takes its queues with it, also for a new one of that name.
+    let gone = Role::create(&site, &["default"]).await;
+    let name = gone.name.clone();
+    gone.drop(&site).await;
+    site.worker.batch_execute(&format!("create role \"{name}\"")).await.unwrap();
+    let again = Role::granted(&site, name).await;
+    denied(&again.client, "select * from take('default', 'w')").await;
+    again.drop(&site).await;
     take(&none.client, "1").await.unwrap();
     let message = site.db.client().await;
     message.batch_execute(&format!("set role \"{}\"", none.name)).await.unwrap();
     site.worker.batch_execute(&format!("revoke \"{}\" from \"{}\"", all.name, none.name)).await.unwrap();
     let (state, told) = take(&message, "1").await.unwrap_err();
-    assert!(state == NO_RIGHT && told.contains("jobwright grants worker"), "{told}");
+    assert!(state == NO_RIGHT && told.contains("jobwright grants worker") && told.contains(&none.name), "{told}");
     all.drop(&site).await;
     none.drop(&site).await;
 }

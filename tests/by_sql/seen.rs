@@ -83,7 +83,9 @@ async fn an_external_queue_without_a_broker_is_for_them() {
     let rule = jobwright::admin::Rule::new(jobwright::admin::Scope::Tenant, "acme").running(1);
     site.jobs.put_rule(&rule).await.unwrap();
     let limited = site.jobs.send(job().queue("partner").tenant("acme")).await;
-    assert_eq!(why(&messages.admin(), limited).await, [Reason::NoWorker { queue: "partner".to_owned() }]);
+    // The executor may be just admitting it.
+    let reasons = why(&messages.admin(), limited).await;
+    assert!(reasons.contains(&Reason::NoWorker { queue: "partner".to_owned() }), "{reasons:?}");
     let taken = async || site.worker.query("select * from take('partner', 'test', 9)", &[]).await.unwrap();
     eventually(PATIENCE, async || {
         site.worker.query_one("select wake('partner')", &[]).await.unwrap();

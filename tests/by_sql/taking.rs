@@ -143,7 +143,36 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("take('default', 'w', 1, '25 hours')", "use 1 second to 1 day"),
         ("done(null, null)", "the id or the token of a job is missing"),
         ("done_many('{}', array[gen_random_uuid()])", "the id or the token of a job is missing"),
-        ("done_many(array[gen_random_uuid()], array[gen_random_uuid()], '{}')", "0 results for 1 jobs"),
+        (
+            "done_many(array[gen_random_uuid()], array[gen_random_uuid()], '{}')",
+            "results is a plain list with an element for each job (there are 1)",
+        ),
+        (
+            "done_many(array_fill(gen_random_uuid(), '{2}'), array_fill(gen_random_uuid(), '{2}'))",
+            "a job is named twice",
+        ),
+        (
+            "done_many(array_fill(gen_random_uuid(), '{1,1}'), array_fill(gen_random_uuid(), '{1,1}'))",
+            "plain lists that begin at 1",
+        ),
+        (
+            "done_many(array_fill(gen_random_uuid(), '{1}', '{0}'), array_fill(gen_random_uuid(), '{1}'))",
+            "plain lists that begin at 1",
+        ),
+        (
+            "done_many(array_fill(gen_random_uuid(), '{1}'), array_fill(gen_random_uuid(), '{1}'), array[array['1']]::jsonb[])",
+            "results is a plain list",
+        ),
+        (
+            "fail_many(array_fill(gen_random_uuid(), '{1}'), array_fill(gen_random_uuid(), '{1}'), '{e}', '{}')",
+            "details is a plain list",
+        ),
+        ("take('default', 'w', kinds => array[repeat('k', 101)])", "longer than 100 bytes"),
+        (
+            "progress(gen_random_uuid(), gen_random_uuid(), checkpoint => to_jsonb(repeat('x', 20000)))",
+            "20002 bytes, 16384 are the most",
+        ),
+        ("done(gen_random_uuid(), gen_random_uuid(), keep => '101 years')", "use 1 second to 100 years"),
         ("done(gen_random_uuid(), gen_random_uuid(), keep => '0')", "keep is 00:00:00"),
         ("fail(gen_random_uuid(), gen_random_uuid(), null)", "an error text is missing"),
         ("fail(gen_random_uuid(), gen_random_uuid(), 'e', retry => '-1 second')", "the delay is -00:00:01"),
@@ -151,8 +180,8 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("extend(gen_random_uuid(), gen_random_uuid(), '0')", "use 1 second to 1 day"),
         ("progress(gen_random_uuid(), gen_random_uuid(), 101)", "percent is 101"),
         (
-            "done_many(array_fill(gen_random_uuid(), '{10001}'), array_fill(gen_random_uuid(), '{10001}'))",
-            "10001 jobs are too many",
+            "done_many(array_fill(gen_random_uuid(), '{1001}'), array_fill(gen_random_uuid(), '{1001}'))",
+            "1001 jobs are too many",
         ),
     ] {
         let error = site.worker.query(&format!("select * from {call}"), &[]).await.expect_err(call);
@@ -163,6 +192,30 @@ async fn arguments_that_make_no_sense_are_refused() {
     assert_eq!(site.jobs.state(id).await, Some(JobState::Waiting));
     assert_eq!(take(&site.worker, "1, kinds => null").await.unwrap().len(), 1);
     assert_ne!(NO_RIGHT, REFUSED);
+}
+
+/// What a text in a function means, and what drivers pass for what is not given, must not depend on the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_sessions_with_odd_settings() {
+    let Some(site) = Site::create().await else { return };
+    site.jobs.send_all(jobs(3)).await;
+    let odd = site.db.client().await;
+    odd.batch_execute("set standard_conforming_strings = off; set array_nulls = off; set timezone = 'Asia/Kolkata'; set intervalstyle = 'sql_standard'; set bytea_output = 'escape'").await.unwrap();
+    let taken: Vec<_> = take(&odd, "3").await.unwrap().iter().map(read).collect();
+    accepted(&site.worker, "done", taken[0], "").await;
+    accepted(&odd, "fail", taken[1], ", 'e'").await;
+    accepted(&odd, "progress", taken[2], ", 1").await;
+    // Null is what was not given: an error, and no answer.
+    let (state, _) = super::call(&odd, "done", taken[0], ", strict => null").await.unwrap_err();
+    assert_eq!(state, super::LATE);
+    let swapped = super::Taken { id: taken[2].token, token: taken[2].id };
+    let (_, message) = super::call(&odd, "done", swapped, "").await.unwrap_err();
+    assert!(message.contains("swapped") && !message.contains(&taken[2].token.to_string()), "{message}");
+    let lease = "select lease from external_job where id = $1";
+    accepted(&site.worker, "release", taken[2], "").await;
+    let again = read(&take(&odd, "1, '2 mons -59 days'").await.unwrap()[0]);
+    let is_a_day = format!("select ({lease}) = interval '1 day'");
+    assert!(site.worker.query_one(&is_a_day, &[&again.id]).await.unwrap().get::<_, bool>(0));
 }
 
 /// No one finds the token of another's job: not in a view, and not by trying.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobwright::JobId;
-use jobwright::admin::JobState;
+use jobwright::admin::{JobState, Rule, Scope};
+use jobwright::{JobId, NewJob};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -117,4 +117,60 @@ async fn workers_and_nodes_drain_a_queue_together() {
         rows.iter().map(|row| (JobId::from(row.get::<_, uuid::Uuid>(0)), row.get(1))).collect();
     assert_eq!(most.len(), JOBS);
     assert!(most.values().any(|attempt| *attempt > 1), "no worker died");
+}
+
+/// The end of a job of a group admits the next with its own commit, so that no admission pass stands between them, and the group is never free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_is_passed_on_with_the_end_of_its_job() {
+    let Some(site) = Site::create().await else { return };
+    let sent = site.jobs.send_all((0..4).map(|_| job().exclusive("g"))).await;
+    assert_eq!(site.jobs.admit_all().await, 1);
+    for (n, (end, arguments)) in
+        [("done", ""), ("fail", ", 'e', dead => true"), ("later", ", '1 hour'")].into_iter().enumerate()
+    {
+        let taken = read(&site.take("9").await[0]);
+        assert_eq!(taken.id(), sent[n]);
+        site.worker.batch_execute("begin").await.unwrap();
+        accepted(&site.worker, end, taken, arguments).await;
+        let other = site.db.client().await;
+        assert_eq!(take(&other, "9").await.unwrap().len(), 0, "it is not committed");
+        assert_eq!(site.jobs.admit_all().await, 0);
+        site.worker.batch_execute("rollback").await.unwrap();
+        assert_eq!(site.take("9").await.len(), 0, "the first still has it");
+        accepted(&site.worker, end, taken, arguments).await;
+        assert_eq!(site.jobs.count(JobState::Waiting).await, 1, "the next");
+    }
+    let last = read(&site.take("9").await[0]);
+    accepted(&site.worker, "done", last, "").await;
+    assert_eq!(site.worker.query("select from permit", &[]).await.unwrap().len(), 0);
+    // An ordered job keeps its group while it waits for its next attempt.
+    site.jobs.send_all((0..2).map(|_| job().ordered("o"))).await;
+    assert_eq!(site.jobs.admit_all().await, 1);
+    let first = read(&site.take("9").await[0]);
+    accepted(&site.worker, "fail", first, ", 'e', retry => '1 hour'").await;
+    site.jobs.admit_all().await;
+    assert_eq!(site.take("9").await.len(), 0);
+}
+
+/// Under a limit, jobs of kinds that no worker takes hold nothing that others wait for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_that_no_worker_takes_hold_no_permits() {
+    let Some(site) = Site::create().await else { return };
+    let messages = jobwright::MessageServices::postgres(&site.db.config()).await.unwrap();
+    let executor = jobwright::CommandExecutor::builder(messages)
+        .config(crate::support::environment::patient())
+        .queue("elsewhere", 1)
+        .handle("other", async |_| Ok(jobwright::Outcome::Done))
+        .start()
+        .await
+        .unwrap();
+    site.jobs.put_rule(&Rule::new(Scope::Queue, "default").running(1)).await.unwrap();
+    site.jobs.send_all((0..3).map(|_| NewJob::json("nobody", &1))).await;
+    let id = site.jobs.send(NewJob::json("mail", &1)).await;
+    eventually(Duration::from_secs(60), async || {
+        site.worker.query_one("select wake()", &[]).await.unwrap();
+        site.take("1, kinds => '{mail}'").await.iter().any(|row| read(row).id() == id)
+    })
+    .await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
 }

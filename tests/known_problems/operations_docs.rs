@@ -66,8 +66,11 @@ fn every_code_of_an_error_is_in_the_table_and_no_other() {
 #[test]
 fn every_function_for_users_is_named_in_the_documents() {
     let engine = set([
+        "admit_next",
         "allowance",
+        "check_list",
         "check_tokens",
+        "clipped",
         "decide_ids",
         "end_taken",
         "hold_node",

@@ -39,7 +39,12 @@ no handlers are configured, so there is nothing this worker could run. Add some 
   timeout = \"10m\"
 
   [handlers.notify]
-  url = \"http://localhost:8080/notify\"   # gets a POST";
+  url = \"http://localhost:8080/notify\"   # gets a POST
+
+Where other programs take all jobs by SQL, name their queues:
+
+  [queues.mail]
+  external = true";
 
 pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Failure> {
     let lanes = lanes(settings, args)?;

@@ -72,7 +72,9 @@ impl Purpose {
                 all.push('\n');
             }
         }
-        all.replace("{schema}", &quoted(schema)).replace("{role}", &quoted(role)).replace("{role_text}", &literal(role))
+        all.replace("{schema}", &quoted(schema))
+            .replace("{role}", &quoted(role))
+            .replace("{role_text}", &literal(&quoted(role)))
     }
 
     /// Returns the rights one by one.
@@ -204,7 +206,9 @@ mod tests {
         let all = Purpose::Worker.statements(&[], &queues, "jobs", "the 'app'");
         let rows: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("insert into ")).collect();
         let row = |queue| {
-            format!("\"jobs\".worker_queue (role_name, queue) values (E'the ''app''', {queue}) on conflict do nothing;")
+            format!(
+                "\"jobs\".worker_queue (role_name, queue) values (E'\"the ''app''\"'::regrole, {queue}) on conflict do nothing;"
+            )
         };
         assert_eq!(rows, [row("E'mail'"), row("E'o''clock\\\\'")]);
         assert!(!Purpose::Worker.rights(&[]).is_empty() && !all.contains('{'), "{all}");

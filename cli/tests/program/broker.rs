@@ -225,7 +225,8 @@ fn configuration_mistakes_are_explained() {
         sandbox.run(&["worker"]).code(2).says(meant);
     };
     refused("[queues.q]\nexternal = true\nconcurrency = 3\n", "both `concurrency` and `external = true`");
-    refused("[queues.q]\nexternal = true\n", "there is none: set `broker.url`");
+    // The sandbox is an embedded database, and only PostgreSQL has workers by SQL.
+    refused("[queues.q]\nexternal = true\n", "Set `broker.url`");
     refused("[queues.q]\nlease = \"1m\"\n", "`external = true` only");
     refused("[broker]\nqueue_type = \"mirrored\"\n", "\"quorum\" or \"classic\"");
     refused("[broker]\nprefx = \"x\"\n", "did you mean `broker.prefix`?");

@@ -1,5 +1,6 @@
 //! Admits jobs of groups, and jobs under a limit: see `store::admission`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::executor::maintenance::periodic::{Next, Periodic};
 use crate::executor::node::Node;
 use crate::executor::node::limits::CountedLimits;
 use crate::message::WakeUp;
-use crate::store::{AdmitRequest, Hint, Maintenance};
+use crate::store::{AdmitRequest, Hint, Maintenance, WorkedQueue};
 
 /// The most jobs that an admission pass checks for one key, or in one queue.
 const BATCH: usize = 500;
@@ -107,18 +108,25 @@ async fn age(store: &Arc<dyn Maintenance>) {
     }
 }
 
-/// Runs one admission pass for the jobs that this node runs itself, and one for the queues whose jobs it hands out or from which workers take jobs by SQL,
-/// of any kind.
+/// Runs one admission pass for the jobs that this node runs itself, one for the queues whose jobs it hands out, of any kind, and one for each list of kinds
+/// that workers take by SQL. A job that no one takes must not hold what others wait for.
 async fn look(
     store: &Arc<dyn Maintenance>,
     own: AdmitRequest<'_>,
     external: &[String],
 ) -> Result<crate::store::Admitted> {
     let mut admitted = store.admit(&own).await?;
-    let mut others = std::mem::take(&mut admitted.worked_by_sql);
-    others.extend(external.iter().filter(|queue| !others.contains(queue)).cloned().collect::<Vec<_>>());
-    if admitted.limited && !others.is_empty() {
-        let more = store.admit(&AdmitRequest { queues: &others, kinds: None, counting: false, ..own }).await?;
+    let mut others: BTreeMap<Option<Vec<String>>, BTreeSet<String>> = BTreeMap::new();
+    for WorkedQueue { queue, kinds } in std::mem::take(&mut admitted.worked_by_sql) {
+        others.entry(kinds).or_default().insert(queue);
+    }
+    if !external.is_empty() {
+        others.entry(None).or_default().extend(external.iter().cloned());
+    }
+    for (kinds, queues) in others.into_iter().filter(|_| admitted.limited) {
+        let queues: Vec<String> = queues.into_iter().collect();
+        let request = AdmitRequest { queues: &queues, kinds: kinds.as_deref(), counting: false, ..own };
+        let more = store.admit(&request).await?;
         admitted.jobs += more.jobs;
         admitted.queues.extend(more.queues);
         admitted.more |= more.more;

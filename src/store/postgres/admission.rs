@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::job::JobId;
 use crate::store::Scope;
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Unblock, Unblocked, Usage, plan};
-use crate::store::admission::{AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::admission::{AdmitRequest, Admitted, LOOK_AHEAD, WorkedQueue};
 
 /// How many blocking keys one admission pass reads.
 const MAX_KEYS: i64 = 1000;
@@ -36,7 +36,7 @@ pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> R
     let others: bool = rows::get(row, "uncounted")?;
     let looks = if request.counting { others } else { limited };
     let unfinished = rows::get(row, "unfinished")?;
-    let worked_by_sql = rows::get::<Option<Vec<String>>>(row, "worked_by_sql")?.unwrap_or_default();
+    let worked_by_sql: Vec<WorkedQueue> = rows::json(row, "worked_by_sql")?;
     if !open && (!looks || request.queues.is_empty()) {
         return Ok(Admitted { next, limited, counted, worked_by_sql, aging, unfinished, ..Admitted::default() });
     }

@@ -14,7 +14,9 @@ select exists (select from {schema}.unblock where unblock_at <= statement_timest
                where r.paused or (r.running is not null or r.rate is not null) and not {counted}) as uncounted,
        -- Without rules, only blocked jobs are admitted, which are found by their keys.
        case when exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null)
-            then (select array_agg(distinct w.queue) from {schema}.worker w where w.heard_at > statement_timestamp() - interval '10 minutes')
+            then (select jsonb_agg(distinct jsonb_build_object('queue', w.queue, 'kinds', to_jsonb(w.kinds)))
+                  from {schema}.worker w
+                  where w.heard_at > statement_timestamp() - interval '10 minutes')
        end as worked_by_sql,
        -- Whether a change of the rules has still to hand over what claims counted before (rules.rs). Only where claims no longer count does
        -- that make a limit smaller, and only then are these rows read: one for each node and limit, but each claim leaves a dead version.

@@ -34,24 +34,37 @@ from (
 -- Gives running jobs their permits under a new limit, and waiting ones that were admitted. There is no index on the owner, so this scans the
 -- table: rules change rarely. A job that is blocked on a group does not hold its permits itself, but a suspect (`suspects`) does.
 -- :scope::text, :name::text, :prefix::text
+-- Rows that are marked already are only read: another transaction may have locked them for long, and admission waits for this one. For the same reason a
+-- hand-out that is locked is not marked. Its worker is just ending it; if that is rolled back, its permit is taken back before it ends.
 with running as (
     update {schema}.job c
     set admitted = true
-    where (c.lock_owner is not null or c.admitted) and (c.blocked_on is null or c.blocked_on = 'alone')
+    where c.lock_owner is not null and not c.admitted and (c.blocked_on is null or c.blocked_on = 'alone')
       -- Leaves out jobs that claims have counted and still count. While a node has a row in `usage`, no claim of another sort takes such a
       -- job, so these are all that the node claimed since that row was begun.
-      and (c.admitted
-           or not exists (select from {schema}.usage u
-                          where u.node = c.lock_owner and u.key = :prefix || {schema}.subject(:scope, c.queue, c.kind, c.options)
-                            and (c.version::int8 - u.first + 2147483648) % 2147483648 < 1073741824))
+      and not exists (select from {schema}.usage u
+                      where u.node = c.lock_owner and u.key = :prefix || {schema}.subject(:scope, c.queue, c.kind, c.options)
+                        and (c.version::int8 - u.first + 2147483648) % 2147483648 < 1073741824)
       and exists (select from {schema}.rule r where r.scope = :scope and r.name = :name and r.running is not null and {covers:c})
     returning c.id, c.queue, c.kind, c.options
 ),
 handed as (
     update {schema}.external_job c
     set admitted = true
-    where exists (select from {schema}.rule r where r.scope = :scope and r.name = :name and r.running is not null and {covers:c})
+    where c.ctid = any (array(select e.ctid from {schema}.external_job e where not e.admitted for update skip locked))
+      and exists (select from {schema}.rule r where r.scope = :scope and r.name = :name and r.running is not null and {covers:c})
     returning c.id, c.queue, c.kind, c.options
+),
+marked as (
+    select c.id, c.queue, c.kind, c.options
+    from {schema}.job c
+    where c.admitted and (c.blocked_on is null or c.blocked_on = 'alone')
+      and exists (select from {schema}.rule r where r.scope = :scope and r.name = :name and r.running is not null and {covers:c})
+    union all
+    select c.id, c.queue, c.kind, c.options
+    from {schema}.external_job c
+    where c.admitted
+      and exists (select from {schema}.rule r where r.scope = :scope and r.name = :name and r.running is not null and {covers:c})
 ),
 leases as (
     -- Of the jobs of a group that a node has claimed, one runs at a time: its lease takes the permit.
@@ -65,7 +78,10 @@ insert into {schema}.permit (job_id, key, node, version)
 select id, :prefix || {schema}.subject(:scope, queue, kind, options), node, version
 from (select id, queue, kind, options, null::int4 as node, null::int4 as version from running
       union all select id, queue, kind, options, null, null from handed
+      union all select id, queue, kind, options, null, null from marked
       union all select * from leases) started
+-- A permit that another transaction is just giving back is still seen here, and is not waited for.
+where (select s.ctid from {schema}.permit s where s.job_id = started.id and s.key = :prefix || {schema}.subject(:scope, queue, kind, options) limit 1) is null
 on conflict do nothing
 
 -- name: drop_usage

@@ -131,7 +131,6 @@ const MAY_WAIT: &[(&str, &str)] = &[
     ("lost_terminating", "only the engine locks these rows"),
     ("new_report_key", "an owner's own call"),
     ("park_unreadable", "a row that kept a claim from succeeding"),
-    ("permit_running", "an operator's own call"),
     ("put_rule", "an operator's own call"),
     ("record_progress", "a handler's own job"),
     ("register_node", "the node's own row"),
