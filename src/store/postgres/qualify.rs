@@ -7,7 +7,7 @@
 //! `executor::search_path` tests both.
 
 /// The functions that statements call, but for those whose arguments no other function could fit better.
-const FUNCTIONS: [&str; 45] = [
+const FUNCTIONS: [&str; 46] = [
     "abs",
     "array_agg",
     "array_position",
@@ -21,6 +21,7 @@ const FUNCTIONS: [&str; 45] = [
     "first_value",
     "floor",
     "isfinite",
+    "jsonb_agg",
     "jsonb_array_elements",
     "jsonb_array_length",
     "jsonb_build_object",
