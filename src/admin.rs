@@ -21,7 +21,7 @@ pub use crate::store::{
     AffectedJobs, AuditEntry, AuditFilter, Change, Count, DeadLetterGroup, DeadLetterGroups, DueChange, EACH,
     FailingTask, HeldUp, HistoryEntry, HistoryFilter, HistoryOutcome, Holder, JobDetail, JobFilter, JobProgress,
     JobState, JobSummary, MigrationStatus, NodeStatus, Page, QueueStatus, Rate, Reason, Released, RetryOptions, Rule,
-    Scope, Serves, ShareBy, Shares, SqlWorker, StatusReport, TimeRange, Why,
+    Scope, Serves, ShareBy, Shares, StatusReport, TimeRange, Why,
 };
 
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode

@@ -14,7 +14,7 @@ pub use crate::store::schedules::BACKFILL_MAX;
 pub use crate::store::sqlite::MIGRATIONS;
 pub use crate::store::{
     Action, AdmissionLag, Installation, KindStatus, OperationWatch, OverdueWork, Place, Primary, Sampled, SkewedRows,
-    UnreadableJobs, UnreadableRow, VacuumStatus, WaitingKinds, XminHolder, engine,
+    SqlWorker, UnreadableJobs, UnreadableRow, VacuumStatus, WaitingKinds, XminHolder, engine,
 };
 
 /// Files of settings and keys.

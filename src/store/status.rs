@@ -17,6 +17,7 @@ pub struct StatusReport {
     /// Nodes that are alive, or dead and not yet forgotten.
     pub nodes: Vec<NodeStatus>,
     /// Programs that take jobs by SQL, as far as they were heard within a day or hold jobs.
+    #[doc(hidden)]
     pub workers: Vec<SqlWorker>,
 }
 

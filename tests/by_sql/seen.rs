@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::admin::{Admin, Count, Reason, SqlWorker};
+use jobwright::admin::{Admin, Count, Reason};
+use jobwright::internal::SqlWorker;
 use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, Outcome};
 
 use super::{Site, read};

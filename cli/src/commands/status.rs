@@ -5,8 +5,9 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::admin::{Count, HeldUp, NodeStatus, QueueStatus, Serves, SqlWorker, StatusReport};
+use jobwright::admin::{Count, HeldUp, NodeStatus, QueueStatus, Serves, StatusReport};
 use jobwright::headers::{EVENT_QUEUE, REPLY_QUEUE};
+use jobwright::internal::SqlWorker;
 use jobwright::{AnyStore, BrokerMode, ExternalQueue, MessageServices};
 use serde::Serialize;
 
