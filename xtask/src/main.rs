@@ -9,6 +9,7 @@ mod check;
 mod ci;
 mod counts;
 mod documents;
+mod failures;
 mod fuzz;
 mod ha;
 mod layers;

@@ -12,11 +12,20 @@ enum End {
     NotRun(String),
 }
 
+#[derive(Debug)]
+struct Step {
+    name: String,
+    took: Duration,
+    end: End,
+    /// Lines that the summary shows below the step's own.
+    below: Vec<String>,
+}
+
 /// Steps in the order they ran.
 #[derive(Debug)]
 pub(crate) struct Report {
     begun: Instant,
-    steps: Vec<(String, Duration, End)>,
+    steps: Vec<Step>,
 }
 
 impl Default for Report {
@@ -38,19 +47,30 @@ impl Report {
             }
         };
         let ok = matches!(end, End::Ok);
-        self.steps.push((name.to_owned(), begin.elapsed(), end));
+        self.push(name, begin.elapsed(), end);
         ok
+    }
+
+    fn push(&mut self, name: &str, took: Duration, end: End) {
+        self.steps.push(Step { name: name.to_owned(), took, end, below: Vec::new() });
+    }
+
+    /// Adds lines below that of the last step.
+    pub(crate) fn below(&mut self, lines: Vec<String>) {
+        if let Some(step) = self.steps.last_mut() {
+            step.below.extend(lines);
+        }
     }
 
     /// Adds the steps of another report, which ran at the same time as the last ones here.
     pub(crate) fn beside(&mut self, other: Self) {
         let steps = other.steps.into_iter();
-        self.steps.extend(steps.map(|(name, took, end)| (format!("{name} (beside the steps above)"), took, end)));
+        self.steps.extend(steps.map(|step| Step { name: format!("{} (beside the steps above)", step.name), ..step }));
     }
 
     /// Records a step that was left out, and why.
     pub(crate) fn not_run(&mut self, name: &str, why: &str) {
-        self.steps.push((name.to_owned(), Duration::ZERO, End::NotRun(why.to_owned())));
+        self.push(name, Duration::ZERO, End::NotRun(why.to_owned()));
     }
 
     /// Prints the summary; an error if any step failed. A step that was not run has not failed.
@@ -59,15 +79,15 @@ impl Report {
         let failed: Vec<&str> = self
             .steps
             .iter()
-            .filter(|(_, _, end)| matches!(end, End::Failed(_)))
-            .map(|(name, ..)| name.as_str())
+            .filter(|step| matches!(step.end, End::Failed(_)))
+            .map(|step| step.name.as_str())
             .collect();
         if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
     }
 
-    fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let mut text = String::from("Summary\n");
-        for (name, took, end) in &self.steps {
+        for Step { name, took, end, below } in &self.steps {
             let seconds = format!("{:.1} s", took.as_secs_f64());
             let line = match end {
                 End::Ok => format!("  ok      {seconds:>9}  {name}"),
@@ -79,10 +99,13 @@ impl Report {
             };
             text.push_str(&line);
             text.push('\n');
+            for line in below {
+                // Writing to a String does not fail.
+                let _ = writeln!(text, "          {:>9}    {line}", "");
+            }
         }
         let total = self.begun.elapsed().as_secs_f64();
         let (seconds, minutes) = (format!("{total:.1} s"), total / 60.0);
-        // Writing to a String does not fail.
         let _ = writeln!(text, "          {seconds:>9}  in total, {minutes:.1} minutes");
         text
     }
@@ -108,6 +131,12 @@ mod tests {
         assert!(summary.contains("second: not run: the tool is not installed"));
         assert!(summary.contains("third: it broke\n"));
         assert!(summary.contains("in total, 0.0 minutes"));
+        report.below(vec!["this part".to_owned()]);
+        assert!(
+            report.summary().contains("third: it broke\n                       this part\n"),
+            "{}",
+            report.summary()
+        );
         report.beside(other);
         assert_eq!(report.finish(), Err("failed: third, meanwhile (beside the steps above)".to_owned()));
     }

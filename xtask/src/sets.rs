@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::report::Report;
 use crate::run::{self, Result};
-use crate::{bench, fuzz, ha, matrix, model, msrv, mutants, package, runner, services, test};
+use crate::{bench, failures, fuzz, ha, matrix, model, msrv, mutants, package, runner, services, test};
 
 /// Runs the checks that the gate leaves out, each as long as it needs to say something.
 pub(crate) fn nightly() -> Result<()> {
@@ -57,7 +57,7 @@ fn tests(report: &mut Report, filter: &str, variables: &[(&str, &str)]) {
         && report.step("tools", services::tools)
         && report.step("test runner", runner::ensure);
     let Some(urls) = found.filter(|_| ready) else { return };
-    report.step("tests that the gate leaves out", || {
+    failures::step(report, "tests that the gate leaves out", "long", || {
         let mut command = test::nextest("long");
         command.args(["--ignore-default-filter", "-E", filter]).envs(urls.variables());
         run::run(command.envs(variables.iter().copied()), Duration::from_secs(3 * 3600))

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::documents;
 use crate::report::Report;
 use crate::run::{self, Result};
-use crate::runner;
 use crate::services::{self, Urls};
+use crate::{documents, failures, runner};
 
 /// An example that runs longer than this hangs: they are short tours.
 const EXAMPLE_DEADLINE: Duration = Duration::from_secs(180);
@@ -101,8 +100,9 @@ pub(crate) fn with_servers(report: &mut Report) -> Option<Environment> {
 
 /// Runs all steps, whatever fails on the way, so that one run shows everything that is broken.
 pub(crate) fn steps(options: &Options, environment: &Environment, report: &mut Report) {
-    report.step("tests", || {
-        let mut command = nextest(if options.gate { "ci" } else { "default" });
+    let profile = if options.gate { "ci" } else { "default" };
+    failures::step(report, "tests", profile, || {
+        let mut command = nextest(profile);
         if options.all {
             command.arg("--ignore-default-filter");
         }
