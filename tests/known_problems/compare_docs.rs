@@ -254,6 +254,9 @@ fn every_command_that_the_documents_name_exists() {
 fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
+        if path.ends_with("node_modules") {
+            continue;
+        }
         if path.is_dir() {
             markdown(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "md") {

@@ -25,7 +25,7 @@ const README: &str = "README.md";
 const LIBRARY: &str = "src/lib.rs";
 
 /// Folders whose documents are not ours, or not documents.
-const LEFT_OUT: [&str; 3] = ["target", "vendor", ".git"];
+const LEFT_OUT: [&str; 4] = ["target", "vendor", ".git", "node_modules"];
 
 /// The code that was written, and where the documents' copies are.
 struct Written {

@@ -47,7 +47,10 @@ pub(crate) fn run() -> Result<()> {
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
-/// The texts below these folders. Decisions may speak of the past.
+/// Folders that others fill, where the examples are run. Decisions may speak of the past.
+const LEFT_OUT: [&str; 3] = ["docs/adr", "node_modules", "target"];
+
+/// The texts below these folders.
 fn texts(places: &[&str]) -> Result<Vec<(String, String)>> {
     let root = run::workspace();
     let mut paths: Vec<PathBuf> = places.iter().map(|place| root.join(place)).collect();
@@ -56,7 +59,10 @@ fn texts(places: &[&str]) -> Result<Vec<(String, String)>> {
     }
     let mut texts = Vec::new();
     while let Some(path) = paths.pop() {
-        if path.is_dir() && !path.ends_with("docs/adr") {
+        if LEFT_OUT.iter().any(|folder| path.ends_with(folder)) {
+            continue;
+        }
+        if path.is_dir() {
             let entries = fs::read_dir(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
             paths.extend(entries.flatten().map(|entry| entry.path()));
         } else if let Ok(text) = fs::read_to_string(&path) {

@@ -22,6 +22,9 @@ fn documents() -> Vec<(PathBuf, String)> {
 fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
+        if path.ends_with("node_modules") {
+            continue;
+        }
         if path.is_dir() {
             markdown(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "md") {
