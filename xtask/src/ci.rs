@@ -2,7 +2,7 @@
 
 use crate::report::Report;
 use crate::run::Result;
-use crate::{counts, ha, lint, model, neighbours, test};
+use crate::{clients, counts, ha, lint, model, neighbours, test};
 
 pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();
@@ -33,6 +33,7 @@ fn steps(report: &mut Report) -> Option<()> {
         }
     })?;
     test::steps(&options, &environment, report);
+    clients::changed(report);
     ha::steps(&ha::Options::short(), report);
     // After the tests: counts mean nothing while tests fail.
     report.step("counts", || counts::run(false)).then_some(())

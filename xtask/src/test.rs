@@ -163,7 +163,7 @@ fn run_night(environment: &Environment, report: &mut Report) {
 }
 
 /// Returns the path of a program that cargo has just built.
-fn built(name: &str) -> PathBuf {
+pub(crate) fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     run::workspace().join(target).join("debug").join(name)
 }
