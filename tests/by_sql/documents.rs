@@ -1,137 +1,112 @@
-//! The programs of docs/sql.md run, are killed, and come too late.
+//! The programs of docs/sql-workers.md run, are killed, come too late, and are asked to stop: the same scenarios in each language.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod programs;
 
 use jobwright::admin::JobState;
 use jobwright::{JobId, NewJob};
 use serde_json::json;
 
+use self::programs::{JAVA, Language, NODE, PSQL, PYTHON, Running};
 use super::Site;
-use crate::interop::programs::python;
 use crate::support::environment::PATIENCE;
-use crate::support::{eventually, unique};
-
-/// Returns the first block of this language.
-fn block(language: &str) -> String {
-    let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sql.md")).unwrap();
-    let (_, rest) = document.split_once(&format!("\n```{language}\n")).unwrap_or_else(|| panic!("no {language}"));
-    rest.split_once("\n```").unwrap().0.to_owned()
-}
-
-/// A program of the document, adapted to the schema of the test, with a lease of a second.
-struct Program {
-    source: PathBuf,
-    url: String,
-}
-
-impl Program {
-    fn python(site: &Site) -> Self {
-        let schema = site.db.schema();
-        let text = block("python")
-            .replace("jobwright.", &format!("{schema}."))
-            .replace("jobwright_wake", &format!("{schema}_wake"));
-        assert!(text.contains("\"1 minute\""), "{text}");
-        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{schema}.py"));
-        fs::write(&source, text.replace("\"1 minute\"", "\"1 second\"")).unwrap();
-        Self { source, url: site.db.session_url() }
-    }
-
-    fn start(&self) -> Running {
-        let said = self.source.with_file_name(format!("{}.txt", unique("said_")));
-        let out = fs::File::create(&said).unwrap();
-        let child = Command::new(python())
-            .arg(&self.source)
-            .env("DATABASE_URL", &self.url)
-            .stdin(Stdio::null())
-            .stdout(out.try_clone().unwrap())
-            .stderr(out)
-            .spawn()
-            .unwrap();
-        Running { child, said }
-    }
-}
-
-struct Running {
-    child: Child,
-    said: PathBuf,
-}
-
-impl Running {
-    fn said(&self) -> String {
-        fs::read_to_string(&self.said).unwrap()
-    }
-
-    /// Sends a signal, named as `kill` names it.
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
-        assert!(status.success(), "kill -{name}");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("the program said:\n{}", self.said());
-        }
-        let _ = fs::remove_file(&self.said);
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.source);
-    }
-}
+use crate::support::eventually;
 
 fn mail(number: usize) -> NewJob {
     NewJob::json("mail", &json!({ "to": format!("a{number}@example.com") })).queue("mail")
 }
 
 impl Site {
-    /// Sends a mail, and wakes the program, which looks every five seconds by itself.
+    /// Sends a mail, and wakes the programs, which look every five seconds by themselves.
     async fn send_mail(&self, mail: NewJob) -> JobId {
         let id = self.jobs.send(mail).await;
-        self.worker.query_one("select wake('mail')", &[]).await.unwrap();
+        self.wake_mailers().await;
         id
+    }
+
+    async fn wake_mailers(&self) {
+        self.worker.query_one("select wake('mail')", &[]).await.unwrap();
     }
 
     async fn sent(&self) -> Vec<String> {
         let rows = self.worker.query("select address from sent_mail order by address", &[]).await.unwrap();
         rows.iter().map(|row| row.get(0)).collect()
     }
+
+    async fn forget_sent(&self) {
+        self.worker.batch_execute("truncate sent_mail").await.unwrap();
+    }
+
+    /// Returns how many starts there were: of one job, or of all.
+    async fn starts(&self, of: Option<JobId>) -> i64 {
+        let count = "select count(*) from ledger where job = coalesce($1::text::uuid, job)";
+        self.worker.query_one(count, &[&of.map(|id| id.to_string())]).await.unwrap().get(0)
+    }
+
+    /// Asserts that no job started while an earlier start of it had its lease.
+    async fn nothing_started_twice(&self) {
+        let twice =
+            "select count(*) from ledger a join ledger b on b.job = a.job and b.n > a.n and b.started < a.lease_until";
+        assert_eq!(self.worker.query_one(twice, &[]).await.unwrap().get::<_, i64>(0), 0, "starts within a lease");
+    }
+
+    /// Waits until the lease of the only job that is handed out has ended and the job waits again, as an executor makes it.
+    async fn lease_ends(&self) {
+        eventually(PATIENCE, async || self.jobs.expire_external(9).await.unwrap().waiting == 1).await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_in_python_works_is_killed_and_comes_too_late() {
+/// Waits until a program has ended after it was asked to.
+async fn has_stopped(mut program: Running, language: &Language) {
+    eventually(PATIENCE, async || program.ended().is_some()).await;
+    assert_eq!(program.ended(), Some(language.stopped), "{}", program.said());
+}
+
+/// Plays all scenarios with the program of a language.
+async fn plays(language: &'static Language) {
+    if language.is_left_out() {
+        return;
+    }
     let Some(site) = Site::create().await else { return };
-    site.worker.batch_execute("create table sent_mail (address text not null)").await.unwrap();
-    let program = Program::python(&site);
-    let first = program.start();
-    site.jobs.send_all((0..20).map(mail)).await;
-    site.worker.query_one("select wake('mail')", &[]).await.unwrap();
+    let tables = "create table sent_mail (address text not null);
+                  create table ledger (n bigserial, job uuid not null, started timestamptz not null default clock_timestamp(),
+                                       lease_until timestamptz not null)";
+    site.worker.batch_execute(tables).await.unwrap();
+    let program = language.program(&site);
+
+    // Two of them share jobs that a library and a statement sent.
+    let (first, other) = (program.start(), program.start());
+    site.jobs.send_all((0..10).map(mail)).await;
+    let by_sql =
+        "select send('mail', jsonb_build_object('to', 'b' || n), queue => 'mail') from generate_series(1, 10) n";
+    site.worker.query(by_sql, &[]).await.unwrap();
+    site.wake_mailers().await;
     eventually(PATIENCE, async || site.jobs.all().await.is_empty()).await;
-    assert_eq!(site.sent().await.len(), 20);
-    assert_eq!(site.jobs.status().await.unwrap().workers.len(), 1);
+    assert_eq!((site.sent().await.len(), site.starts(None).await), (20, 20));
+    // Each has a name of its own.
+    eventually(PATIENCE, async || site.jobs.status().await.unwrap().workers.len() == 2).await;
+    other.signal("TERM");
+    has_stopped(other, language).await;
 
     // A job that fails is retried by policy.
     let wrong = site.send_mail(NewJob::json("mail", &json!({})).queue("mail")).await;
     eventually(PATIENCE, async || site.jobs.state(wrong).await == Some(JobState::Timer)).await;
-    assert_eq!(site.jobs.detail(wrong).await.errors[0].error, "KeyError: 'to'");
+    let errors = site.jobs.detail(wrong).await.errors;
+    assert!(errors[0].error.contains(language.complaint), "{errors:?}");
+    assert_eq!(site.sent().await.len(), 20);
 
-    // It is killed in the middle of its work, which waits for this lock. Its job runs again after the lease.
-    site.worker.batch_execute("truncate sent_mail").await.unwrap();
+    // It is killed in the middle of its work, which waits for this lock. Its job runs again after the lease, and not before, although another asks for it.
+    site.forget_sent().await;
     let lock = site.db.hold("lock table {schema}.sent_mail in exclusive mode").await;
     let killed = site.send_mail(mail(100)).await;
     eventually(PATIENCE, async || lock.waiting().await == 1).await;
-    // Its session does not know yet, and goes on waiting.
+    first.signal("KILL");
     drop(first);
-    eventually(PATIENCE, async || site.jobs.expire_external(9).await.unwrap().waiting == 1).await;
-    lock.release().await;
     let second = program.start();
+    // The session of the one that was killed does not know yet, and goes on waiting.
+    site.lease_ends().await;
+    site.wake_mailers().await;
+    eventually(PATIENCE, async || site.starts(Some(killed)).await == 2).await;
+    lock.release().await;
     eventually(PATIENCE, async || site.jobs.state(killed).await.is_none()).await;
     assert_eq!(site.sent().await, ["a100@example.com"]);
 
@@ -140,7 +115,7 @@ async fn the_program_in_python_works_is_killed_and_comes_too_late() {
     let late = site.send_mail(mail(101)).await;
     eventually(PATIENCE, async || lock.waiting().await == 1).await;
     second.signal("STOP");
-    eventually(PATIENCE, async || site.jobs.expire_external(9).await.unwrap().waiting == 1).await;
+    site.lease_ends().await;
     lock.release().await;
     let node = site.jobs.node().await;
     let job = site.jobs.take_from("mail", node, 1).await.remove(0);
@@ -148,10 +123,38 @@ async fn the_program_in_python_works_is_killed_and_comes_too_late() {
     site.jobs.finish(node, &job).await;
     second.signal("CONT");
     eventually(PATIENCE, async || second.said().contains(&format!("{late} was ended elsewhere"))).await;
-    assert_eq!(site.sent().await, ["a100@example.com"]);
+    assert_eq!((site.sent().await.len(), site.starts(Some(late)).await), (1, 1));
 
-    // It ends when it is asked to.
-    let mut second = second;
+    // It is asked to stop during a job: it ends that one, and takes no other.
+    site.forget_sent().await;
+    let lock = site.db.hold("lock table {schema}.sent_mail in exclusive mode").await;
+    let last = site.send_mail(mail(102)).await;
+    eventually(PATIENCE, async || lock.waiting().await == 1).await;
     second.signal("TERM");
-    eventually(PATIENCE, async || second.child.try_wait().unwrap().is_some_and(|status| status.success())).await;
+    let left = site.send_mail(mail(103)).await;
+    lock.release().await;
+    has_stopped(second, language).await;
+    assert_eq!(site.sent().await, ["a102@example.com"]);
+    assert_eq!((site.jobs.state(last).await, site.jobs.state(left).await), (None, Some(JobState::Waiting)));
+    site.nothing_started_twice().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_in_python_commits_each_job_once() {
+    plays(&PYTHON).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_in_java_commits_each_job_once() {
+    plays(&JAVA).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_in_node_commits_each_job_once() {
+    plays(&NODE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_in_psql_commits_each_job_once() {
+    plays(&PSQL).await;
 }

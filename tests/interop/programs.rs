@@ -162,7 +162,7 @@ async fn end(mut command: Command) -> Ended {
     }
 }
 
-fn is_set(variable: &str) -> bool {
+pub(crate) fn is_set(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| value == "1")
 }
 
@@ -171,7 +171,7 @@ fn examples(language: &str) -> PathBuf {
 }
 
 /// Leaving them out has to be requested: a test that skips itself looks like one that passed.
-fn missing(what: &str, package: &str) -> ! {
+pub(crate) fn missing(what: &str, package: &str) -> ! {
     panic!(
         "{what} is missing: install Debian's {package}, or run `cargo xtask test`, which does it where it may, or ask to do \
          without with JOBWRIGHT_TEST_NO_FOREIGN=1"

