@@ -16,7 +16,7 @@ import java.util.Objects;
 import java.util.UUID;
 
 /**
- * The functions by which programs take and end jobs, one method for each. Call them to end
+ * The functions by which programs take and end jobs, one method for each. {@link JobWorker} is made of them; call them yourself to end
  * a job in a transaction that an engine or a framework opened.
  *
  * <pre>{@code

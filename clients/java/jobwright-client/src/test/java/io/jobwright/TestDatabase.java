@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
+import javax.sql.DataSource;
 import org.junit.jupiter.api.extension.AfterAllCallback;
 import org.junit.jupiter.api.extension.BeforeAllCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
@@ -116,6 +117,15 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
         config.setMinimumIdle(0);
         config.setConnectionTimeout(10_000);
         return new HikariDataSource(config);
+    }
+
+    /** A worker with short waits, for a test to add handlers. */
+    JobWorkerBuilder worker() {
+        return worker(pool);
+    }
+
+    JobWorkerBuilder worker(DataSource dataSource) {
+        return JobWorker.on(dataSource, QUEUE).schema(schema).poll(Duration.ofMillis(100)).lease(Duration.ofSeconds(2)).cancelGrace(Duration.ofMillis(500));
     }
 
     UUID send(NewJob job) throws SQLException {

@@ -1,0 +1,139 @@
+package io.jobwright;
+
+import io.jobwright.Cancellation.Reason;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.sql.Connection;
+import java.sql.SQLException;
+
+/** Runs one job in a transaction with its end, or rolls back and reports why. */
+final class JobRun implements Runnable {
+    private static final Logger LOG = System.getLogger("io.jobwright.worker");
+
+    private final Settings settings;
+    private final SqlJobs sql;
+    private final Slots slots;
+    private final Outage outage;
+    private final Running running;
+    private Throwable failure;
+    private boolean ended;
+
+    JobRun(Settings settings, SqlJobs sql, Slots slots, Outage outage, Running running) {
+        this.settings = settings;
+        this.sql = sql;
+        this.slots = slots;
+        this.outage = outage;
+        this.running = running;
+    }
+
+    @Override
+    public void run() {
+        try {
+            if (running.attach()) {
+                inTransaction();
+            }
+            running.settle();
+            if (!ended && !running.isOver()) {
+                report();
+            }
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.ERROR, settings.name() + ": " + running.job + " could not be reported; it runs again after its lease", e);
+        } finally {
+            running.settle();
+            slots.remove(running);
+        }
+    }
+
+    private void inTransaction() {
+        try {
+            settings.transactions().run(this::work);
+            if (failure == null && !ended) {
+                failure = new IllegalStateException("the TransactionRunner did not run the work");
+            }
+        } catch (Throwable thrown) {
+            ended = false;
+            failure = failure == null ? thrown : failure;
+        }
+        if (failure != null) {
+            ended = false;
+        }
+    }
+
+    /** The handler, and the end of its job. What goes wrong is kept, because a manager of transactions may wrap or replace it. */
+    private void work(Connection connection) {
+        Job job = running.job;
+        try {
+            running.begin(connection);
+            Settings.Work work = settings.work(job);
+            String result = work.handler().run(job, connection);
+            running.end();
+            sql.done(connection, job.handout(), result, result == null ? null : work.keep());
+            ended = true;
+        } catch (Throwable thrown) {
+            failure = thrown;
+            throw new RolledBack(thrown);
+        } finally {
+            running.leaveConnection();
+        }
+    }
+
+    /** Says how the job ended, in a transaction of its own. Tries again for as long as a lease, if the one it has lasts. */
+    private void report() {
+        Reason told = running.job.cancellation().reason().orElse(null);
+        if (told == Reason.LOST || told == Reason.LEASE_ENDED || SqlJobs.isLate(failure)) {
+            LOG.log(Level.INFO, "{0}: {1} outlived its lease, and was rolled back", settings.name(), running.job);
+            return;
+        }
+        Backoff backoff = new Backoff();
+        long end = System.nanoTime() + settings.lease().toNanos();
+        while (true) {
+            try {
+                HeldConnection.once(settings.dataSource(), settings.deadline(), this::reportOn);
+                outage.worked("the report of a job");
+                return;
+            } catch (SQLException | RuntimeException e) {
+                outage.failed("the report of a job", e);
+            }
+            long pause = backoff.nextMillis();
+            long next = System.nanoTime() + pause * 1_000_000;
+            if (next - end > 0 || running.leaseIsOver(next) || slots.isStopping()) {
+                LOG.log(Level.WARNING, "{0}: {1} could not be reported; it runs again after its lease", settings.name(), running.job);
+                return;
+            }
+            try {
+                slots.pause(pause);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                return;
+            }
+        }
+    }
+
+    private Boolean reportOn(Connection connection) throws SQLException {
+        Job job = running.job;
+        SqlJobs lenient = sql.lenient();
+        Reason told = job.cancellation().reason().orElse(null);
+        if (told == Reason.CANCELLED || SqlJobs.isCancelled(failure)) {
+            LOG.log(Level.DEBUG, "{0}: {1} was cancelled", settings.name(), job);
+            return lenient.release(connection, job.handout());
+        }
+        if (told == Reason.STOPPING) {
+            return lenient.release(connection, job.handout());
+        }
+        if (failure instanceof LaterException later) {
+            return lenient.later(connection, job.handout(), later.delay());
+        }
+        Failure recorded = failure == null ? new Failure("the handler was not run", null, null, false) : Failure.of(failure);
+        LOG.log(Level.WARNING, "{0}: {1} failed: {2}", settings.name(), job, recorded.error());
+        return lenient.fail(connection, job.handout(), failure instanceof FatalException ? recorded.fatal() : recorded);
+    }
+
+    /** Makes the manager of the transaction roll back. */
+    private static final class RolledBack extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        RolledBack(Throwable cause) {
+            super("the work of a job is rolled back", cause);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+package io.jobwright;
+
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.sql.Statement;
+import org.postgresql.PGConnection;
+import org.postgresql.PGNotification;
+
+/** Listens for notifications that the queue has work. Only loaded with PostgreSQL's driver; others poll. */
+final class Listener implements Runnable {
+    private static final Logger LOG = System.getLogger("io.jobwright.worker");
+    private static final int SLICE = 500;
+    private static final int SLICES_BETWEEN_CHECKS = 60;
+
+    private final Settings settings;
+    private final Slots slots;
+    private final Outage outage;
+
+    Listener(Settings settings, Slots slots, Outage outage) {
+        this.settings = settings;
+        this.slots = slots;
+        this.outage = outage;
+    }
+
+    @Override
+    public void run() {
+        Backoff backoff = new Backoff();
+        while (!slots.isStopping()) {
+            try (HeldConnection held = new HeldConnection(settings.dataSource(), settings.deadline())) {
+                if (!held.call(connection -> listen(connection, backoff))) {
+                    LOG.log(Level.INFO, "{0}: the connections are not those of PostgreSQL''s driver, so this worker only polls", settings.name());
+                    return;
+                }
+            } catch (SQLException | RuntimeException e) {
+                outage.failed("listen", e);
+                try {
+                    slots.pause(backoff.nextMillis());
+                } catch (InterruptedException interrupted) {
+                    Thread.currentThread().interrupt();
+                    return;
+                }
+            }
+        }
+    }
+
+    /** Listens until the worker stops. Returns false if this connection can't. */
+    private boolean listen(Connection connection, Backoff backoff) throws SQLException {
+        if (!connection.isWrapperFor(PGConnection.class)) {
+            return false;
+        }
+        PGConnection driver = connection.unwrap(PGConnection.class);
+        execute(connection, "listen " + new Schema(settings.schema()).channel());
+        outage.worked("listen");
+        backoff.reset();
+        // What came before it listened was not heard.
+        slots.news();
+        for (int slice = 1; !slots.isStopping(); slice++) {
+            PGNotification[] heard = driver.getNotifications(SLICE);
+            for (int i = 0; heard != null && i < heard.length; i++) {
+                if (heard[i].getParameter().equals("q" + settings.queue())) {
+                    slots.news();
+                    break;
+                }
+            }
+            if (slice % SLICES_BETWEEN_CHECKS == 0) {
+                // A dead connection brings no notifications, and no error.
+                execute(connection, "select 1");
+            }
+        }
+        // The connection may go back to a pool.
+        execute(connection, "unlisten *");
+        return true;
+    }
+
+    private void execute(Connection connection, String text) throws SQLException {
+        try (Statement statement = connection.createStatement()) {
+            statement.setQueryTimeout(Call.seconds(settings.deadline()));
+            statement.execute(text);
+        }
+    }
+}
