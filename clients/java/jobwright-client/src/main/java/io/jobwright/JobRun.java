@@ -84,11 +84,12 @@ final class JobRun implements Runnable {
             LOG.log(Level.INFO, "{0}: {1} outlived its lease, and was rolled back", settings.name(), running.job);
             return;
         }
+        HeldConnection.Use<Boolean> call = lastCall(told == Reason.CANCELLED || told == Reason.STOPPING || SqlJobs.isCancelled(failure));
         Backoff backoff = new Backoff();
         long end = System.nanoTime() + settings.lease().toNanos();
         while (true) {
             try {
-                HeldConnection.once(settings.dataSource(), settings.deadline(), this::reportOn);
+                HeldConnection.once(settings.dataSource(), settings.deadline(), call);
                 outage.worked("the report of a job");
                 return;
             } catch (SQLException | RuntimeException e) {
@@ -109,23 +110,20 @@ final class JobRun implements Runnable {
         }
     }
 
-    private Boolean reportOn(Connection connection) throws SQLException {
+    /** The call that ends the job without its work. If it is too late, it has no effect. */
+    private HeldConnection.Use<Boolean> lastCall(boolean givenBack) {
         Job job = running.job;
         SqlJobs lenient = sql.lenient();
-        Reason told = job.cancellation().reason().orElse(null);
-        if (told == Reason.CANCELLED || SqlJobs.isCancelled(failure)) {
-            LOG.log(Level.DEBUG, "{0}: {1} was cancelled", settings.name(), job);
-            return lenient.release(connection, job.handout());
-        }
-        if (told == Reason.STOPPING) {
-            return lenient.release(connection, job.handout());
+        if (givenBack) {
+            return connection -> lenient.release(connection, job.handout());
         }
         if (failure instanceof LaterException later) {
-            return lenient.later(connection, job.handout(), later.delay());
+            return connection -> lenient.later(connection, job.handout(), later.delay());
         }
         Failure recorded = failure == null ? new Failure("the handler was not run", null, null, false) : Failure.of(failure);
         LOG.log(Level.WARNING, "{0}: {1} failed: {2}", settings.name(), job, recorded.error());
-        return lenient.fail(connection, job.handout(), failure instanceof FatalException ? recorded.fatal() : recorded);
+        Failure judged = failure instanceof FatalException ? recorded.fatal() : recorded;
+        return connection -> lenient.fail(connection, job.handout(), judged);
     }
 
     /** Makes the manager of the transaction roll back. */
