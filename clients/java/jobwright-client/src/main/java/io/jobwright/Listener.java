@@ -11,8 +11,8 @@ import org.postgresql.PGNotification;
 /** Listens for notifications that the queue has work. Only loaded with PostgreSQL's driver; others poll. */
 final class Listener implements Runnable {
     private static final Logger LOG = System.getLogger("io.jobwright.worker");
-    private static final int SLICE = 500;
-    private static final int SLICES_BETWEEN_CHECKS = 60;
+    private static final int SLICE = 250;
+    private static final int SLICES_BETWEEN_CHECKS = 120;
 
     private final Settings settings;
     private final Slots slots;
@@ -59,7 +59,7 @@ final class Listener implements Runnable {
         for (int slice = 1; !slots.isStopping(); slice++) {
             PGNotification[] heard = driver.getNotifications(SLICE);
             for (int i = 0; heard != null && i < heard.length; i++) {
-                if (heard[i].getParameter().equals("q" + settings.queue())) {
+                if (isNews(heard[i].getParameter())) {
                     slots.news();
                     break;
                 }
@@ -72,6 +72,11 @@ final class Listener implements Runnable {
         // The connection may go back to a pool.
         execute(connection, "unlisten *");
         return true;
+    }
+
+    /** Jobs were added ({@code q}), or became free, such as the next of a group ({@code r}). */
+    private boolean isNews(String hint) {
+        return hint.length() > 1 && "qr".indexOf(hint.charAt(0)) >= 0 && hint.substring(1).equals(settings.queue());
     }
 
     private void execute(Connection connection, String text) throws SQLException {

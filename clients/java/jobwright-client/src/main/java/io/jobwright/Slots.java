@@ -11,6 +11,7 @@ final class Slots {
     private final Set<Running> held = new LinkedHashSet<>();
     private boolean news = true;
     private boolean stopping;
+    private boolean groupsGoOn;
 
     Slots(int concurrency) {
         this.concurrency = concurrency;
@@ -59,8 +60,16 @@ final class Slots {
     /** A job that has ended makes room, and is a sign that more waits: what it sent, or the next of its group. */
     synchronized void remove(Running running) {
         if (held.remove(running)) {
+            groupsGoOn |= running.job.exclusiveGroup() != null;
             news();
         }
+    }
+
+    /** Returns whether jobs of groups have ended since it was asked before. */
+    synchronized boolean takeGroupsGoOn() {
+        boolean goOn = groupsGoOn;
+        groupsGoOn = false;
+        return goOn;
     }
 
     synchronized void news() {

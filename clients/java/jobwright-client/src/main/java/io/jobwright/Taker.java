@@ -14,6 +14,7 @@ final class Taker implements Runnable {
     private final Outage outage;
     private final HeldConnection connection;
     private final Consumer<Running> start;
+    private final Jobs jobs;
 
     Taker(Settings settings, SqlJobs sql, Slots slots, Outage outage, HeldConnection connection, Consumer<Running> start) {
         this.settings = settings;
@@ -22,6 +23,7 @@ final class Taker implements Runnable {
         this.outage = outage;
         this.connection = connection;
         this.start = start;
+        jobs = new Jobs(settings.schema(), settings.deadline());
     }
 
     @Override
@@ -45,14 +47,21 @@ final class Taker implements Runnable {
     }
 
     private void take(int room) throws SQLException {
+        if (slots.takeGroupsGoOn()) {
+            // An executor has to admit the next of the group. It looks now, and not at its next poll, and then notifies this worker.
+            connection.call(c -> {
+                jobs.wake(c, settings.queue());
+                return null;
+            });
+        }
         long before = System.nanoTime();
-        List<Job> jobs = connection.call(c -> sql.take(c, settings.take(room)));
-        for (Job job : jobs) {
+        List<Job> taken = connection.call(c -> sql.take(c, settings.take(room)));
+        for (Job job : taken) {
             Running running = new Running(job, before + settings.lease().toNanos());
             slots.add(running);
             start.accept(running);
         }
-        if (jobs.size() == room) {
+        if (taken.size() == room) {
             slots.news();
         }
     }

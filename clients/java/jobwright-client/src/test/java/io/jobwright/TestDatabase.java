@@ -32,8 +32,18 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
     final Jobs jobs = new Jobs(schema);
     final SqlJobs sql = new SqlJobs(schema, Duration.ofSeconds(10));
     HikariDataSource pool;
+    private final String poll;
     private Path folder;
     private Process executor;
+
+    TestDatabase() {
+        this("100ms");
+    }
+
+    /** With an executor that looks by itself only so often. */
+    TestDatabase(String poll) {
+        this.poll = poll;
+    }
 
     @Override
     public void beforeAll(ExtensionContext context) throws Exception {
@@ -43,10 +53,10 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
                 schema = "%s"
                 [executor]
                 lease = "2s"
-                poll_interval = "100ms"
+                poll_interval = "%s"
                 [queues.%s]
                 external = true
-                """.formatted(schema, QUEUE));
+                """.formatted(schema, poll, QUEUE));
         Process migrate = program("migrate");
         if (!migrate.waitFor(60, TimeUnit.SECONDS) || migrate.exitValue() != 0) {
             migrate.destroyForcibly();

@@ -6,13 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -152,36 +150,6 @@ class WorkerIT {
         assertTrue(System.nanoTime() - began > TimeUnit.SECONDS.toNanos(2));
         assertEquals(1, DB.written(id));
         assertEquals(List.of(1), DB.values("select attempt from " + DB.schema + ".starts where id = ?", id));
-    }
-
-    @Test
-    void jobs_of_a_group_never_overlap_on_four_threads() throws Exception {
-        Map<String, AtomicInteger> running = new ConcurrentHashMap<>();
-        Set<String> overlaps = ConcurrentHashMap.newKeySet();
-        AtomicInteger most = new AtomicInteger();
-        AtomicInteger now = new AtomicInteger();
-        Set<UUID> sent = new HashSet<>();
-        for (int i = 0; i < 60; i++) {
-            sent.add(DB.send(NewJob.json("grouped", "{}").exclusiveGroup("g" + i % 3)));
-        }
-        ConcurrentLinkedQueue<UUID> done = new ConcurrentLinkedQueue<>();
-        try (JobWorker worker = DB.worker().concurrency(4).handler("grouped", (job, connection) -> {
-            AtomicInteger mine = running.computeIfAbsent(job.exclusiveGroup(), group -> new AtomicInteger());
-            if (mine.incrementAndGet() > 1) {
-                overlaps.add(job.exclusiveGroup());
-            }
-            most.accumulateAndGet(now.incrementAndGet(), Math::max);
-            TestDatabase.update(connection, "select pg_sleep(0.01)");
-            now.decrementAndGet();
-            mine.decrementAndGet();
-            done.add(job.id());
-        }).start()) {
-            TestDatabase.await("the groups", () -> (long) DB.value("select count(*) from " + DB.schema + ".jobs where kind = 'grouped'") == 0);
-        }
-        assertEquals(Set.of(), overlaps);
-        assertEquals(60, done.size());
-        assertEquals(sent, new HashSet<>(done));
-        assertTrue(most.get() <= 3, "as many as there are groups, and not " + most);
     }
 
     @Test
