@@ -77,6 +77,23 @@ class WorkerCancelIT {
     }
 
     @Test
+    void an_interrupt_stays_with_the_job_that_it_was_for() throws Exception {
+        UUID id = DB.send("interrupted");
+        UUID next = DB.send("next");
+        AtomicReference<Boolean> interrupted = new AtomicReference<>();
+        try (JobWorker worker = DB.worker().concurrency(1).lease(Duration.ofSeconds(1)).handler("interrupted", (job, connection) -> {
+            cancel(job.id());
+            while (!Thread.currentThread().isInterrupted()) {
+                Thread.onSpinWait();
+            }
+        }).handler("next", (job, connection) -> interrupted.set(Thread.currentThread().isInterrupted())).start()) {
+            DB.awaitState(next, "gone");
+        }
+        assertEquals(false, interrupted.get());
+        assertEquals(0, unfreed(id));
+    }
+
+    @Test
     void a_statement_that_waits_for_ever_is_cut_off() throws Exception {
         UUID id = DB.send("stuck");
         UUID after = DB.send(NewJob.json("after", "{}"));

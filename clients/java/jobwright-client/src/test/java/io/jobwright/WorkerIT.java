@@ -152,6 +152,18 @@ class WorkerIT {
         assertEquals(List.of(1), DB.values("select attempt from " + DB.schema + ".starts where id = ?", id));
     }
 
+    /** With a poll of an hour, and deaf to notifications. */
+    @Test
+    void after_an_outcome_the_worker_looks_again_at_once() throws Exception {
+        UUID follower = UUID.randomUUID();
+        DB.send("first");
+        try (JobWorker worker = DB.worker().poll(Duration.ofHours(1)).listen(false).concurrency(2)
+                .handler("first", (job, connection) -> DB.jobs.send(connection, NewJob.json("second", "{}").id(follower).queue(TestDatabase.QUEUE)))
+                .handler("second", (job, connection) -> DB.write(connection, job, "x")).start()) {
+            TestDatabase.await("the message to be handled", () -> DB.written(follower) == 1);
+        }
+    }
+
     @Test
     void no_more_jobs_are_taken_than_there_are_free_places() throws Exception {
         for (int i = 0; i < 10; i++) {
