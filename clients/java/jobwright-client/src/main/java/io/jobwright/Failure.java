@@ -45,6 +45,7 @@ public record Failure(String error, String detail, Duration retry, boolean dead)
     }
 
     private static String cut(String text, int length) {
-        return text.length() <= length ? text : text.substring(0, text.offsetByCodePoints(0, Math.min(length, text.codePointCount(0, text.length()))));
+        int characters = text.codePointCount(0, text.length());
+        return characters <= length ? text : text.substring(0, text.offsetByCodePoints(0, length));
     }
 }

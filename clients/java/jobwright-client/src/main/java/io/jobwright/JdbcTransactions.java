@@ -35,9 +35,18 @@ public final class JdbcTransactions implements TransactionRunner {
                 rollBack(connection, automatic, thrown);
                 throw thrown;
             }
+            restore(connection, automatic);
+        }
+    }
+
+    /** It is committed: an error now must not look as if it weren't. */
+    private static void restore(Connection connection, boolean automatic) {
+        try {
             if (automatic) {
                 connection.setAutoCommit(true);
             }
+        } catch (SQLException e) {
+            abort(connection);
         }
     }
 
@@ -64,7 +73,8 @@ public final class JdbcTransactions implements TransactionRunner {
 
     /** The connection without the calls that would end the transaction before the job's end is in it. */
     private static Connection guard(Connection connection) {
-        return (Connection) Proxy.newProxyInstance(JdbcTransactions.class.getClassLoader(), new Class<?>[] {Connection.class}, (proxy, method, arguments) -> {
+        ClassLoader loader = JdbcTransactions.class.getClassLoader();
+        return (Connection) Proxy.newProxyInstance(loader, new Class<?>[] {Connection.class}, (proxy, method, arguments) -> {
             switch (method.getName()) {
                 case "commit", "setAutoCommit":
                     throw new SQLException("the worker commits: return, and the job is done, or throw, and all is rolled back", "25000");

@@ -58,7 +58,8 @@ public final class JobWorker implements AutoCloseable {
         outage = new Outage(settings.name());
         takes = new HeldConnection(settings.dataSource(), settings.deadline());
         renews = new HeldConnection(settings.dataSource(), settings.deadline());
-        handlers = new ThreadPoolExecutor(settings.concurrency(), settings.concurrency(), 1, TimeUnit.MINUTES, new LinkedBlockingQueue<>(), settings.threads());
+        int most = settings.concurrency();
+        handlers = new ThreadPoolExecutor(most, most, 1, TimeUnit.MINUTES, new LinkedBlockingQueue<>(), settings.threads());
         handlers.allowCoreThreadTimeOut(true);
         scheduler = new ScheduledThreadPoolExecutor(2, work -> daemon(work, "jobwright-leases"));
         taker = settings.threads().newThread(new Taker(settings, sql, slots, outage, takes, this::begin));

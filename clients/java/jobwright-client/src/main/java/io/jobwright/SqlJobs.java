@@ -105,12 +105,12 @@ public final class SqlJobs {
      * @throws SQLException 22023: an argument can't be used; 42501: this role may not take from that queue
      */
     public List<Job> take(Connection connection, Take take) throws SQLException {
-        Call call = new Call("select t.id, t.token, t.kind, t.payload, t.body, t.content_type, t.attempt, t.max_attempts, t.exclusive_group, t.tenant,"
-                + " t.priority, t.created_at, t.lease_until, t.last_error, t.checkpoint,"
+        Call call = new Call("select t.id, t.token, t.kind, t.payload, t.body, t.content_type, t.attempt, t.max_attempts, t.exclusive_group,"
+                + " t.tenant, t.priority, t.created_at, t.lease_until, t.last_error, t.checkpoint,"
                 + " case when t.headers <> '{}' then (select array_agg(array[h.key, h.value]) from jsonb_each_text(t.headers) h) end as headers"
                 + " from " + schema.function("take") + "(?, ?, n => ?, lease => ?::interval, kinds => ?::text[], content_types => ?::text[]) t");
-        return call.with(take.queue()).with(take.worker()).with(take.n()).with(take.lease()).with(texts(take.kinds())).with(texts(take.contentTypes()))
-                .rows(connection, deadline, SqlJobs::job);
+        return call.with(take.queue()).with(take.worker()).with(take.n()).with(take.lease())
+                .with(texts(take.kinds())).with(texts(take.contentTypes())).rows(connection, deadline, SqlJobs::job);
     }
 
     /**
@@ -246,7 +246,8 @@ public final class SqlJobs {
     }
 
     private boolean one(String function, String parameters, Connection connection, Handout job, Object... values) throws SQLException {
-        Call call = new Call("select " + schema.function(function) + "(?::uuid, ?::uuid, " + (parameters.isEmpty() ? "" : parameters + ", ") + "strict => ?)");
+        String between = parameters.isEmpty() ? "" : parameters + ", ";
+        Call call = new Call("select " + schema.function(function) + "(?::uuid, ?::uuid, " + between + "strict => ?)");
         call.with(job.id()).with(job.token());
         for (Object value : values) {
             call.with(value);

@@ -48,11 +48,7 @@ final class Taker implements Runnable {
 
     private void take(int room) throws SQLException {
         if (slots.takeGroupsGoOn()) {
-            // An executor has to admit the next of the group. It looks now, and not at its next poll, and then notifies this worker.
-            connection.call(c -> {
-                jobs.wake(c, settings.queue());
-                return null;
-            });
+            wakeExecutors();
         }
         long before = System.nanoTime();
         List<Job> taken = connection.call(c -> sql.take(c, settings.take(room)));
@@ -63,6 +59,20 @@ final class Taker implements Runnable {
         }
         if (taken.size() == room) {
             slots.news();
+        }
+    }
+
+    /** An executor has to admit the next of a group. It looks now, and not at its next poll, and then notifies this worker. */
+    private void wakeExecutors() {
+        try {
+            connection.call(c -> {
+                jobs.wake(c, settings.queue());
+                return null;
+            });
+            outage.worked("wake");
+        } catch (SQLException e) {
+            // It looks by itself in any case.
+            outage.failed("wake", e);
         }
     }
 

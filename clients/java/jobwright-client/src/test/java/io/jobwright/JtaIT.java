@@ -87,7 +87,8 @@ class JtaIT {
     @Test
     void a_job_that_was_cancelled_rolls_back_the_global_transaction() throws Exception {
         UUID id = DB.send("cancelled");
-        try (JobWorker worker = DB.worker().lease(java.time.Duration.ofHours(1)).transactions(JtaIT::enlisted).handler("cancelled", (job, connection) -> {
+        try (JobWorker worker = DB.worker().lease(java.time.Duration.ofHours(1)).transactions(JtaIT::enlisted)
+                .handler("cancelled", (job, connection) -> {
             DB.write(connection, job, "x");
             try (Connection other = DB.pool.getConnection()) {
                 DB.jobs.cancel(other, job.id());

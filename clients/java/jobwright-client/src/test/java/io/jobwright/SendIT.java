@@ -54,7 +54,8 @@ class SendIT {
                         + " options ->> 'limit', options ->> 'retry', options ->> 'ordered', options -> 'unique' ->> 'hold',"
                         + " options -> 'unique' ->> 'conflict', headers ->> 'trace', headers ->> 'quoted', payload -> 'a')"
                         + " from " + DB.schema + ".jobs where id = ?", id));
-        assertEquals(true, DB.value("select due_at between now() + interval '30 s' and now() + interval '1 min' from " + DB.schema + ".jobs where id = ?", id));
+        assertEquals(true, DB.value("select due_at between now() + interval '30 s' and now() + interval '1 min' from " + DB.schema
+                + ".jobs where id = ?", id));
     }
 
     @Test

@@ -42,7 +42,8 @@ final class Throughput {
         String group = name.contains("one group") ? "'g'" : name.contains("groups") ? "'g' || n % 100" : "null";
         double[] rates = new double[ROUNDS];
         for (int i = 0; i < ROUNDS; i++) {
-            DB.update("select " + DB.schema + ".send('noop', '{}', queue => 'work', exclusive_group => " + group + ") from generate_series(1, " + jobs + ") n");
+            DB.update("select " + DB.schema + ".send('noop', '{}', queue => 'work', exclusive_group => " + group + ")"
+                    + " from generate_series(1, " + jobs + ") n");
             DB.update("vacuum analyze " + DB.schema + ".job, " + DB.schema + ".external_job");
             DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
             long began = System.nanoTime();

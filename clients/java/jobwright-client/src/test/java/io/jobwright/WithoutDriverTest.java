@@ -21,7 +21,8 @@ class WithoutDriverTest {
     void a_worker_needs_no_class_of_the_driver() throws Exception {
         URL client = JobWorker.class.getProtectionDomain().getCodeSource().getLocation();
         CountDownLatch asked = new CountDownLatch(2);
-        DataSource refusing = (DataSource) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {DataSource.class}, (proxy, method, values) -> {
+        ClassLoader here = getClass().getClassLoader();
+        DataSource refusing = (DataSource) Proxy.newProxyInstance(here, new Class<?>[] {DataSource.class}, (proxy, method, values) -> {
             asked.countDown();
             throw new SQLException("not today", "08001");
         });

@@ -142,7 +142,8 @@ class WorkerIT {
             DB.start(job, "long");
             // Until the lease was renewed to an end that is three leases after its first one.
             TestDatabase.await("the renewal", () -> (boolean) DB.value(
-                    "select lease_until > ?::timestamptz from " + DB.schema + ".external_job where id = ?", job.leaseUntil().plusSeconds(3).toString(), job.id()));
+                    "select lease_until > ?::timestamptz from " + DB.schema + ".external_job where id = ?",
+                    job.leaseUntil().plusSeconds(3).toString(), job.id()));
             DB.write(connection, job, "x");
         }).start()) {
             DB.awaitState(id, "gone");
@@ -185,7 +186,8 @@ class WorkerIT {
     @Test
     void a_notification_is_enough() throws Exception {
         CountDownLatch ran = new CountDownLatch(1);
-        try (JobWorker worker = DB.worker().name("listener").poll(Duration.ofHours(1)).handler("heard", (job, connection) -> ran.countDown()).start()) {
+        try (JobWorker worker = DB.worker().name("listener").poll(Duration.ofHours(1))
+                .handler("heard", (job, connection) -> ran.countDown()).start()) {
             // It has looked once when it began, and once when it listened.
             TestDatabase.await("the worker to listen", () -> (long) DB.value(
                     "select count(*) from pg_stat_activity where query = ?", "listen \"" + DB.schema + "_wake\"") == 1);

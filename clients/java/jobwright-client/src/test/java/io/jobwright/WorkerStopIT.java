@@ -29,7 +29,8 @@ class WorkerStopIT {
         List<UUID> sent = List.of(DB.send("stop"), DB.send("stop"), DB.send("stop"));
         // One connection for three handlers: two of them wait for it, and have not begun.
         try (var narrow = TestDatabase.pool("narrow", 1)) {
-            JobWorker worker = DB.worker().lease(Duration.ofMinutes(5)).concurrency(3).transactions(new JdbcTransactions(narrow)).handler("stop", (job, connection) -> {
+            JobWorker worker = DB.worker().lease(Duration.ofMinutes(5)).concurrency(3)
+                    .transactions(new JdbcTransactions(narrow)).handler("stop", (job, connection) -> {
                 begun.add(job.id());
                 one.countDown();
                 assertTrue(go.await(30, TimeUnit.SECONDS));
