@@ -11,7 +11,7 @@ set -eu
 for name in DATABASE_URL JOBWRIGHT_BIN; do
     eval "value=\${$name:-}"
     if [ -z "$value" ]; then
-        echo "check.sh: $name is not set; the head of clients/java/check.sh says what it is" >&2
+        echo "check.sh: $name is not set; the head of clients/java/check.sh explains it" >&2
         exit 2
     fi
 done

@@ -8,7 +8,7 @@ import java.util.UUID;
  * the job needs them.
  *
  * @param id the job's id, the same at each attempt
- * @param token belongs to this attempt alone. Keep it secret: whoever has it can end the job
+ * @param token belongs to this attempt alone. Keep it secret: it is enough to end the job
  */
 public record Handout(UUID id, UUID token) {
     public Handout {

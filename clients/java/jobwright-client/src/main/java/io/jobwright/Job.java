@@ -44,7 +44,7 @@ public record Job(
         String checkpoint,
         Cancellation cancellation) {
 
-    // Copies what could be changed.
+    // Copies all that could be changed.
     public Job {
         body = body == null ? null : body.clone();
         headers = headers == null ? Map.of() : Map.copyOf(headers);

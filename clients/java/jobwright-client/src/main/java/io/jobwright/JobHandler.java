@@ -6,7 +6,7 @@ import java.sql.Connection;
 @FunctionalInterface
 public interface JobHandler {
     /**
-     * Does the work. What it writes and sends with the connection is committed together with the end of the job, or not at all. It leaves
+     * Does the work. Its writes and messages on the connection are committed together with the end of the job, or not at all. It leaves
      * the end of the transaction to the worker: the connection refuses {@code commit} and {@code rollback}, and savepoints work.
      *
      * <p>Anything that it throws rolls the work back. Then the job runs again by its retry policy, except after:

@@ -59,7 +59,7 @@ final class JobRun implements Runnable {
         }
     }
 
-    /** The handler, and the end of its job. What goes wrong is kept, because a manager of transactions may wrap or replace it. */
+    /** The handler, and the end of its job. The exception is kept, because a manager of transactions may wrap or replace it. */
     private void work(Connection connection) {
         Job job = running.job;
         try {

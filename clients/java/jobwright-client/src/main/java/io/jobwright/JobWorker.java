@@ -136,7 +136,7 @@ public final class JobWorker implements AutoCloseable {
      * the time is over they are interrupted, rolled back, and given back at no attempt. Calling it again has no effect.
      *
      * @param grace how long it waits for handlers
-     * @return whether all of them have ended. If not, their jobs run elsewhere after their leases, and what they do here can't commit
+     * @return whether all of them have ended. If not, their jobs run elsewhere after their leases, and their work here can't commit
      */
     public boolean stop(Duration grace) {
         slots.stop();

@@ -49,7 +49,7 @@ public final class JobWorkerBuilder {
      * Sets the handler of a kind whose jobs have results.
      *
      * @param kind of the jobs
-     * @param keep how long a result can be read by the job's id: 1 second to 100 years; null: it only goes to whoever asked for a reply
+     * @param keep how long a result can be read by the job's id: 1 second to 100 years; null: it is only sent as a reply, if one was asked for
      * @param handler their work; called by several threads
      * @return this
      */
@@ -155,7 +155,7 @@ public final class JobWorkerBuilder {
     }
 
     /**
-     * Sets who begins and commits the transactions of handlers.
+     * Sets how the transactions of handlers begin and commit.
      *
      * @param transactions {@link JdbcTransactions} of the data source without it
      * @return this
@@ -188,7 +188,7 @@ public final class JobWorkerBuilder {
     }
 
     /**
-     * Sets who makes the threads of handlers, for example a container's {@code ManagedThreadFactory}.
+     * Sets the maker of the threads of handlers, for example a container's {@code ManagedThreadFactory}.
      *
      * @param threads ordinary ones without it, that keep the process alive until the worker is stopped
      * @return this

@@ -10,7 +10,7 @@ import java.util.stream.Collectors;
 import javax.sql.DataSource;
 
 /**
- * Sends, cancels and wakes, in the caller's connection: in its transaction, whoever manages it (JDBC, Spring, JPA, JTA). The job
+ * Sends, cancels and wakes, in the caller's connection: in its transaction, which may be managed elsewhere (JDBC, Spring, JPA, JTA). The job
  * exists if, and only if, that transaction commits. Instances are immutable and may be shared.
  *
  * <pre>{@code
@@ -58,7 +58,7 @@ public final class Jobs {
      * Sends a job in the connection's transaction. It notifies no one: see {@link #wake(DataSource, String)}.
      *
      * @param connection any, with or without auto-commit, but not read-only
-     * @param job what is sent
+     * @param job the job and its options
      * @return the job's id; that of the job that holds the unique key, if nothing was sent for that reason
      * @throws SQLException 22023: an option can't be used, and the message says which; 23505: the key or id is held. The transaction
      *     must be rolled back

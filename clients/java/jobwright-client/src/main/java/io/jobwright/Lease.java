@@ -4,7 +4,7 @@ import java.time.Instant;
 import java.util.UUID;
 
 /**
- * What {@link SqlJobs#extendMany} says of one job.
+ * The answer of {@link SqlJobs#extendMany} about one job.
  *
  * @param id of the job
  * @param state whether it is still this worker's

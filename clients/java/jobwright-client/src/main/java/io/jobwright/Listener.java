@@ -54,7 +54,7 @@ final class Listener implements Runnable {
         execute(connection, "listen " + new Schema(settings.schema()).channel());
         outage.worked("listen");
         backoff.reset();
-        // What came before it listened was not heard.
+        // Earlier notifications were not heard.
         slots.news();
         for (int slice = 1; !slots.isStopping(); slice++) {
             PGNotification[] heard = driver.getNotifications(SLICE);

@@ -24,7 +24,7 @@ public final class NewJob {
         WAITING
     }
 
-    /** What happens if a job of the kind holds the unique key. */
+    /** The answer to a unique key that a job of the kind holds. */
     public enum Conflict {
         /** Nothing is sent, and the id of that job is returned. */
         KEEP,
@@ -161,7 +161,7 @@ public final class NewJob {
     }
 
     /**
-     * Holds the unique key for this long, whatever becomes of the job.
+     * Holds the unique key for this long, even if the job is gone before.
      *
      * @param period 1 ms to 100 years
      * @return a copy
@@ -171,7 +171,7 @@ public final class NewJob {
     }
 
     /**
-     * Sets what happens if the unique key is held.
+     * Sets the answer to a unique key that is held.
      *
      * @param conflict {@link Conflict#KEEP} without it
      * @return a copy

@@ -14,7 +14,7 @@ final class Running {
         TAKEN,
         /** Its handler runs: it can be told to stop. */
         BEGUN,
-        /** Its handler returned or threw: what follows is not interrupted. */
+        /** Its handler returned or threw: the rest is not interrupted. */
         ENDING,
         /** It is another's, or no one's. */
         OVER

@@ -6,7 +6,7 @@ import java.util.Map;
 import java.util.concurrent.ThreadFactory;
 import javax.sql.DataSource;
 
-/** What a worker was built with. */
+/** The options of a worker. */
 record Settings(
         DataSource dataSource,
         String queue,

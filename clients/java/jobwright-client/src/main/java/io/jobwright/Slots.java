@@ -57,7 +57,7 @@ final class Slots {
         held.add(running);
     }
 
-    /** A job that has ended makes room, and is a sign that more waits: what it sent, or the next of its group. */
+    /** A job that has ended makes room, and is a sign that more waits: a job that it sent, or the next of its group. */
     synchronized void remove(Running running) {
         if (held.remove(running)) {
             groupsGoOn |= running.job.exclusiveGroup() != null;

@@ -100,7 +100,7 @@ public final class SqlJobs {
      * Takes the best waiting jobs, for as long as the lease. Commit before the work begins.
      *
      * @param connection any
-     * @param take what is asked for
+     * @param take queue, number, lease and more
      * @return the jobs, best first; empty if none waits
      * @throws SQLException 22023: an argument can't be used; 42501: this role may not take from that queue
      */
@@ -130,7 +130,7 @@ public final class SqlJobs {
      *
      * @param connection that of the work
      * @param job that was taken
-     * @param result JSON for whoever asked for a reply, or null
+     * @param result JSON, which is also the reply if one was asked for; or null
      * @param keep how long it can be read by the job's id: 1 second to 100 years; null: not at all
      * @return true; false only if too late and {@link #lenient()}
      * @throws SQLException if too late (JW002, JW003)
@@ -156,7 +156,7 @@ public final class SqlJobs {
      *
      * @param connection not that of the failed work, which was rolled back
      * @param job that was taken
-     * @param failure what is recorded
+     * @param failure the texts, and the time of the next attempt
      * @return true; false only if too late and {@link #lenient()}
      * @throws SQLException if too late (JW002, JW003)
      */

@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * What {@link SqlJobs#take} asks for.
+ * The question of {@link SqlJobs#take}.
  *
  * @param queue from which jobs are taken
  * @param worker a name for people: {@code jobwright status} shows it. Several processes may have the same one

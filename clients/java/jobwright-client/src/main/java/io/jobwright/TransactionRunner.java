@@ -24,7 +24,7 @@ public interface TransactionRunner {
      * Begins a transaction, calls the work once with the connection of that transaction, and commits it. If the work throws, it
      * <em>must</em> roll back, and pass the exception on as it is or as a cause. Nothing may be committed before the work returns.
      *
-     * @param work the handler, and after it the end of its job. What it throws is unchecked
+     * @param work the handler, and after it the end of its job. It throws unchecked exceptions only
      * @throws Exception if there is no transaction, the work threw, or the commit failed
      */
     void run(Consumer<Connection> work) throws Exception;

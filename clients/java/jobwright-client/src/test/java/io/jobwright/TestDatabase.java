@@ -211,11 +211,11 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
         await("job " + job + " to be " + state, () -> state(job).equals(state));
     }
 
-    static void await(String what, Callable<Boolean> condition) throws Exception {
+    static void await(String event, Callable<Boolean> condition) throws Exception {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (!condition.call()) {
             if (System.nanoTime() - end > 0) {
-                throw new AssertionError("waited " + PATIENCE.toSeconds() + " s for " + what);
+                throw new AssertionError("waited " + PATIENCE.toSeconds() + " s for " + event);
             }
             Thread.sleep(10);
         }
