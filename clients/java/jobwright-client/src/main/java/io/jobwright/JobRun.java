@@ -10,12 +10,15 @@ import java.sql.SQLException;
 final class JobRun implements Runnable {
     private static final Logger LOG = System.getLogger("io.jobwright.worker");
 
+    private static final long NO_TRANSACTION_MILLIS = 1_000;
+
     private final Settings settings;
     private final SqlJobs sql;
     private final Slots slots;
     private final Outage outage;
     private final Running running;
     private Throwable failure;
+    private boolean begun;
     private boolean ended;
 
     JobRun(Settings settings, SqlJobs sql, Slots slots, Outage outage, Running running) {
@@ -29,11 +32,9 @@ final class JobRun implements Runnable {
     @Override
     public void run() {
         try {
-            if (running.attach()) {
-                inTransaction();
-            }
+            boolean isLeft = !running.attach() || !inTransaction();
             running.settle();
-            if (!ended && !running.isOver()) {
+            if (isLeft && !running.isOver()) {
                 report();
             }
         } catch (RuntimeException | Error e) {
@@ -44,19 +45,34 @@ final class JobRun implements Runnable {
         }
     }
 
-    private void inTransaction() {
+    /** Returns whether nothing is left to be said: the job's end was committed, or no one knows whether it was. */
+    private boolean inTransaction() {
         try {
             settings.transactions().run(this::work);
-            if (failure == null && !ended) {
+            if (!begun) {
                 failure = new IllegalStateException("the TransactionRunner did not run the work");
             }
         } catch (Throwable thrown) {
-            ended = false;
+            if (ended && failure == null && isUnknown(thrown)) {
+                LOG.log(Level.WARNING, "{0}: the connection was lost while {1} was committed: it is done, or runs again after its lease: {2}",
+                        settings.name(), running.job, thrown);
+                return true;
+            }
             failure = failure == null ? thrown : failure;
         }
-        if (failure != null) {
-            ended = false;
+        return failure == null;
+    }
+
+    /** Returns whether a commit that threw this may have happened: the server did not refuse it, but fell silent, or was shut down. */
+    private static boolean isUnknown(Throwable thrown) {
+        int depth = 0;
+        for (Throwable t = thrown; t != null && depth < 50; t = t.getCause(), depth++) {
+            if (t instanceof SQLException e) {
+                String state = e.getSQLState() == null ? "08" : e.getSQLState();
+                return state.startsWith("08") || state.startsWith("57") || state.startsWith("58") || state.startsWith("XX") || state.equals("40003");
+            }
         }
+        return false;
     }
 
     /** The handler, and the end of its job. The exception is kept, because a manager of transactions may wrap or replace it. */
@@ -64,13 +80,15 @@ final class JobRun implements Runnable {
         Job job = running.job;
         try {
             running.begin(connection);
+            begun = true;
+            outage.worked("a transaction for a job");
             Settings.Work work = settings.work(job);
             String result = work.handler().run(job, connection);
             running.end();
             sql.done(connection, job.handout(), result, result == null ? null : work.keep());
             ended = true;
         } catch (Throwable thrown) {
-            failure = thrown;
+            failure = failure == null ? thrown : failure;
             throw new RolledBack(thrown);
         } finally {
             running.leaveConnection();
@@ -84,7 +102,13 @@ final class JobRun implements Runnable {
             LOG.log(Level.INFO, "{0}: {1} outlived its lease, and was rolled back", settings.name(), running.job);
             return;
         }
-        HeldConnection.Use<Boolean> call = lastCall(told == Reason.CANCELLED || told == Reason.STOPPING || SqlJobs.isCancelled(failure));
+        boolean neverBegan = told == null && !begun && failure instanceof Exception;
+        if (neverBegan) {
+            outage.failed("a transaction for a job", (Exception) failure);
+            // Or it would be taken and given back in a circle.
+            slots.pauseUninterrupted(NO_TRANSACTION_MILLIS);
+        }
+        HeldConnection.Use<Boolean> call = lastCall(neverBegan || told == Reason.CANCELLED || told == Reason.STOPPING || SqlJobs.isCancelled(failure));
         Backoff backoff = new Backoff();
         long end = System.nanoTime() + settings.lease().toNanos();
         while (true) {
@@ -101,12 +125,7 @@ final class JobRun implements Runnable {
                 LOG.log(Level.WARNING, "{0}: {1} could not be reported; it runs again after its lease", settings.name(), running.job);
                 return;
             }
-            try {
-                slots.pause(pause);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-                return;
-            }
+            slots.pauseUninterrupted(pause);
         }
     }
 

@@ -155,6 +155,8 @@ public final class JobWorker implements AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         } finally {
+            // Those that still run are interrupted now, and shall know why.
+            slots.all().forEach(running -> running.tell(Reason.STOPPING, System.nanoTime()));
             handlers.shutdownNow();
             scheduler.shutdownNow();
             takes.close();
@@ -164,12 +166,13 @@ public final class JobWorker implements AutoCloseable {
     }
 
     private void giveBack() {
+        List<Running> kept = slots.all().stream().filter(Running::isKept).toList();
         List<Running> unbegun = slots.all().stream().filter(Running::giveBack).toList();
-        if (unbegun.isEmpty()) {
-            return;
-        }
+        List<Handout> released = unbegun.stream().filter(kept::contains).map(running -> running.job.handout()).toList();
         try {
-            takes.call(connection -> sql.lenient().releaseMany(connection, unbegun.stream().map(running -> running.job.handout()).toList()));
+            if (!released.isEmpty()) {
+                takes.call(connection -> sql.lenient().releaseMany(connection, released));
+            }
         } catch (SQLException e) {
             outage.failed("giving back jobs that were not begun", e);
         }

@@ -79,7 +79,7 @@ public final class Jobs {
      * @param connection any
      * @param id of the job
      * @return whether there was such a job
-     * @throws SQLException 42501: this role may not cancel; 40001: repeat the transaction
+     * @throws SQLException 42501: this role may not cancel; 55P03 or 40001: another transaction has the job, so repeat this one
      */
     public boolean cancel(Connection connection, UUID id) throws SQLException {
         Call call = new Call("select " + schema.function("cancel") + "(id => ?::uuid)");
@@ -122,11 +122,9 @@ public final class Jobs {
      * @throws SQLException if the call fails. Nothing is lost then: the next poll finds the work
      */
     public void wake(DataSource dataSource, String queue) throws SQLException {
-        try (Connection connection = dataSource.getConnection()) {
+        HeldConnection.once(dataSource, deadline, connection -> {
             wake(connection, queue);
-            if (!connection.getAutoCommit()) {
-                connection.commit();
-            }
-        }
+            return null;
+        });
     }
 }

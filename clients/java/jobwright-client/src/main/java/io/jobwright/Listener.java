@@ -5,6 +5,7 @@ import java.lang.System.Logger.Level;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
+import java.util.Arrays;
 import org.postgresql.PGConnection;
 import org.postgresql.PGNotification;
 
@@ -51,32 +52,38 @@ final class Listener implements Runnable {
             return false;
         }
         PGConnection driver = connection.unwrap(PGConnection.class);
-        execute(connection, "listen " + new Schema(settings.schema()).channel());
-        outage.worked("listen");
-        backoff.reset();
-        // Earlier notifications were not heard.
-        slots.news();
+        try {
+            execute(connection, "listen " + new Schema(settings.schema()).channel());
+            outage.worked("listen");
+            backoff.reset();
+            // Earlier notifications were not heard.
+            slots.announce();
+            hear(connection, driver);
+            execute(connection, "unlisten *");
+            return true;
+        } catch (SQLException | RuntimeException e) {
+            // It may still listen, and must not go back to a pool.
+            JdbcTransactions.abort(connection);
+            throw e;
+        }
+    }
+
+    private void hear(Connection connection, PGConnection driver) throws SQLException {
         for (int slice = 1; !slots.isStopping(); slice++) {
             PGNotification[] heard = driver.getNotifications(SLICE);
-            for (int i = 0; heard != null && i < heard.length; i++) {
-                if (isNews(heard[i].getParameter())) {
-                    slots.news();
-                    break;
-                }
+            if (heard != null && Arrays.stream(heard).anyMatch(hint -> isNews(hint.getParameter(), settings.queue()))) {
+                slots.announce();
             }
             if (slice % SLICES_BETWEEN_CHECKS == 0) {
                 // A dead connection brings no notifications, and no error.
                 execute(connection, "select 1");
             }
         }
-        // The connection may go back to a pool.
-        execute(connection, "unlisten *");
-        return true;
     }
 
-    /** Jobs were added ({@code q}), or became free, such as the next of a group ({@code r}). */
-    private boolean isNews(String hint) {
-        return hint.length() > 1 && "qr".indexOf(hint.charAt(0)) >= 0 && hint.substring(1).equals(settings.queue());
+    /** Jobs were added ({@code q}), or were admitted or released ({@code r}). Other hints are for executors. */
+    static boolean isNews(String hint, String queue) {
+        return hint.equals("q" + queue) || hint.equals("r" + queue);
     }
 
     private void execute(Connection connection, String text) throws SQLException {

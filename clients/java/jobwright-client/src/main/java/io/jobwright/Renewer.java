@@ -31,13 +31,14 @@ final class Renewer implements Runnable {
     @Override
     public void run() {
         long third = settings.lease().toMillis() / 3;
+        long soon = Math.min(third / 4, 1_000);
         long next = third;
         try {
-            renew();
+            next = renew() ? third : soon;
             outage.worked("the renewal of leases");
         } catch (SQLException | RuntimeException e) {
             outage.failed("the renewal of leases", e);
-            next = Math.min(third / 4, 1_000);
+            next = soon;
         } finally {
             try {
                 scheduler.schedule(this, next, TimeUnit.MILLISECONDS);
@@ -47,21 +48,25 @@ final class Renewer implements Runnable {
         }
     }
 
-    private void renew() throws SQLException {
-        List<Running> held = slots.all();
+    /** Returns whether each answer was final: a job that another transaction is just ending is asked about soon again. */
+    private boolean renew() throws SQLException {
+        List<Running> held = slots.all().stream().filter(Running::isKept).toList();
         if (held.isEmpty()) {
-            return;
+            return true;
         }
-        long before = System.nanoTime();
+        boolean isFinal = true;
+        long sent = System.nanoTime();
         List<Lease> leases = connection.call(c -> sql.extendMany(c, held.stream().map(running -> running.job.handout()).toList(), null));
         Map<UUID, Lease.State> states = new HashMap<>();
         leases.forEach(lease -> states.put(lease.id(), lease.state()));
         for (Running running : held) {
             switch (states.getOrDefault(running.job.id(), Lease.State.LOST)) {
-                case HELD -> running.renewed(before + settings.lease().toNanos());
+                case HELD -> running.renewed(sent + settings.lease().toNanos());
+                case ENDING -> isFinal = false;
                 case CANCELLED -> running.tell(Reason.CANCELLED, System.nanoTime());
                 case LOST -> running.tell(Reason.LOST, System.nanoTime());
             }
         }
+        return isFinal;
     }
 }

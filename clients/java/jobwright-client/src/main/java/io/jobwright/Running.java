@@ -39,22 +39,24 @@ final class Running {
         return state == State.TAKEN && !job.isCancelled();
     }
 
-    /** The handler begins, unless the job was given back or lost meanwhile. */
+    /** The handler begins, unless the job was given back or lost meanwhile: a pause of this process may have lasted longer than the lease. */
     synchronized void begin(Connection on) {
+        watch(System.nanoTime(), null);
         if (state != State.TAKEN || job.isCancelled()) {
-            throw new NotOurs("the job was given back, or lost, before its handler began");
+            throw new NotOurs("the job was given back, or lost, before its handler began, or its transaction was begun twice");
         }
         state = State.BEGUN;
         connection = on;
     }
 
-    /** The handler returned: from here on only the database decides, by the token. */
+    /** The handler returned: from here on only the database decides, by the token, and an interrupt that the handler left behind is not for the commit. */
     synchronized void end() {
         watch(System.nanoTime(), null);
         if (job.isCancelled()) {
             throw new NotOurs("the job was " + job.cancellation().reason().orElseThrow() + " while its handler ran");
         }
         state = State.ENDING;
+        Thread.interrupted();
     }
 
     /** The connection goes back to its owner, and must not be aborted any more. */
@@ -101,6 +103,12 @@ final class Running {
 
     synchronized boolean leaseIsOver(long now) {
         return now - leaseEnd >= 0;
+    }
+
+    /** Returns whether its lease is to be renewed: the worker that stops keeps it too, until the handler has ended. */
+    synchronized boolean isKept() {
+        Reason told = job.cancellation().reason().orElse(null);
+        return state != State.OVER && (told == null || told == Reason.STOPPING);
     }
 
     synchronized boolean isOver() {

@@ -1,35 +1,43 @@
 package io.jobwright;
 
+import io.jobwright.Cancellation.Reason;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 
 /** The jobs that this worker holds, and the waits for a free place, for news, and for the last one to end. */
 final class Slots {
+    /** A reason to ask for so many jobs. */
+    record Look(int room, boolean announced) {}
+
     private final int concurrency;
     private final Set<Running> held = new LinkedHashSet<>();
+    private final Set<String> leftGroups = new HashSet<>();
     private boolean news = true;
+    private boolean announced;
     private boolean stopping;
-    private boolean groupsGoOn;
 
     Slots(int concurrency) {
         this.concurrency = concurrency;
     }
 
-    /** Waits until there is room, and news or the end of the poll interval. Returns how much room, or 0 if the worker stops. */
-    synchronized int awaitRoom(long pollNanos) throws InterruptedException {
-        long end = System.nanoTime() + pollNanos;
+    /** Waits until there is room, and news or this moment. Returns null if the worker stops. */
+    synchronized Look awaitLook(long until) throws InterruptedException {
         while (!stopping) {
-            long left = end - System.nanoTime();
+            long left = until - System.nanoTime();
             int room = concurrency - held.size();
             if (room > 0 && (news || left <= 0)) {
+                Look look = new Look(room, announced);
                 news = false;
-                return room;
+                announced = false;
+                return look;
             }
-            await(room > 0 ? left : pollNanos);
+            // Without room, the end of a job ends the wait.
+            await(room > 0 ? left : 1_000_000_000);
         }
-        return 0;
+        return null;
     }
 
     /** A pause that only a stop makes shorter. */
@@ -37,6 +45,15 @@ final class Slots {
         long end = System.nanoTime() + millis * 1_000_000;
         for (long left = end - System.nanoTime(); left > 0 && !stopping; left = end - System.nanoTime()) {
             await(left);
+        }
+    }
+
+    /** The same; an interrupt ends it too, and is passed on. */
+    void pauseUninterrupted(long millis) {
+        try {
+            pause(millis);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -53,28 +70,39 @@ final class Slots {
         wait(Math.max(1, nanos / 1_000_000));
     }
 
+    /** An earlier attempt of the same job, which may still be held after a pause of this process, is lost. */
     synchronized void add(Running running) {
+        held.stream().filter(other -> other.job.id().equals(running.job.id())).forEach(other -> other.tell(Reason.LOST, System.nanoTime()));
         held.add(running);
+        leftGroups.remove(running.job.exclusiveGroup());
     }
 
     /** A job that has ended makes room, and is a sign that more waits: a job that it sent, or the next of its group. */
     synchronized void remove(Running running) {
         if (held.remove(running)) {
-            groupsGoOn |= running.job.exclusiveGroup() != null;
+            if (running.job.exclusiveGroup() != null) {
+                leftGroups.add(running.job.exclusiveGroup());
+            }
             news();
         }
     }
 
-    /** Returns whether jobs of groups have ended since it was asked before. */
-    synchronized boolean takeGroupsGoOn() {
-        boolean goOn = groupsGoOn;
-        groupsGoOn = false;
-        return goOn;
+    /** Returns whether a job of a group has ended here, and none of its group was taken since. It is asked once about each. */
+    synchronized boolean takeLeftGroups() {
+        boolean left = !leftGroups.isEmpty();
+        leftGroups.clear();
+        return left;
     }
 
     synchronized void news() {
         news = true;
         notifyAll();
+    }
+
+    /** A notification says that there are jobs, or one may have been missed. */
+    synchronized void announce() {
+        announced = true;
+        news();
     }
 
     synchronized void stop() {

@@ -10,7 +10,6 @@ import java.time.OffsetDateTime;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
@@ -140,10 +139,10 @@ public final class SqlJobs {
     }
 
     /**
-     * Ends jobs that are done, at most 10,000.
+     * Ends jobs that are done.
      *
      * @param connection that of the work
-     * @param jobs that were taken
+     * @param jobs that were taken; at most 1,000, each once
      * @return the ids of those that were ended: all, unless {@link #lenient()}
      * @throws SQLException if too late for one (JW002, JW003)
      */
@@ -190,10 +189,10 @@ public final class SqlJobs {
     }
 
     /**
-     * Makes jobs wait again at once, at no attempt; at most 10,000.
+     * Makes jobs wait again at once, at no attempt.
      *
      * @param connection any
-     * @param jobs that were taken
+     * @param jobs that were taken; at most 1,000, each once
      * @return the ids of those that wait again: all, unless {@link #lenient()}
      * @throws SQLException if too late for one (JW002, JW003)
      */
@@ -215,10 +214,10 @@ public final class SqlJobs {
     }
 
     /**
-     * Renews leases from now on, at most 10,000.
+     * Renews leases from now on.
      *
      * @param connection in auto-commit mode, or committed by the caller
-     * @param jobs that were taken
+     * @param jobs that were taken; at most 1,000, each once
      * @param lease 1 second to 1 day; null: as long as before
      * @return one answer for each job, in their order
      * @throws SQLException if too late for one (JW002, JW003), and not {@link #lenient()}
@@ -227,7 +226,7 @@ public final class SqlJobs {
         Call call = new Call("select x.id, x.state, x.lease_until from " + schema.function("extend_many")
                 + "(?::uuid[], ?::uuid[], ?::interval, strict => ?) x");
         return name(call, jobs).with(lease).with(strict).rows(connection, deadline, row -> new Lease(
-                row.getObject(1, UUID.class), Lease.State.valueOf(row.getString(2).toUpperCase(Locale.ROOT)), instant(row, "lease_until")));
+                row.getObject(1, UUID.class), Lease.State.of(row.getString(2)), instant(row, "lease_until")));
     }
 
     /**

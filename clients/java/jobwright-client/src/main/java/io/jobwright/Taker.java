@@ -1,12 +1,10 @@
 package io.jobwright;
 
 import java.sql.SQLException;
-import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.Consumer;
 
-/** Takes jobs while there is room: at once after news, otherwise at each poll. */
+/** Takes jobs while there is room: after news at once, otherwise at its own pace. */
 final class Taker implements Runnable {
     private final Settings settings;
     private final SqlJobs sql;
@@ -15,6 +13,7 @@ final class Taker implements Runnable {
     private final HeldConnection connection;
     private final Consumer<Running> start;
     private final Jobs jobs;
+    private final Pace pace;
 
     Taker(Settings settings, SqlJobs sql, Slots slots, Outage outage, HeldConnection connection, Consumer<Running> start) {
         this.settings = settings;
@@ -24,15 +23,16 @@ final class Taker implements Runnable {
         this.connection = connection;
         this.start = start;
         jobs = new Jobs(settings.schema(), settings.deadline());
+        pace = new Pace(settings.poll(), System.nanoTime());
     }
 
     @Override
     public void run() {
         Backoff backoff = new Backoff();
         try {
-            for (int room = slots.awaitRoom(poll()); room > 0; room = slots.awaitRoom(poll())) {
+            for (Slots.Look look = slots.awaitLook(pace.next()); look != null; look = slots.awaitLook(pace.next())) {
                 try {
-                    take(room);
+                    take(look);
                     outage.worked("take");
                     backoff.reset();
                 } catch (SQLException | RuntimeException e) {
@@ -46,23 +46,24 @@ final class Taker implements Runnable {
         }
     }
 
-    private void take(int room) throws SQLException {
-        if (slots.takeGroupsGoOn()) {
-            wakeExecutors();
-        }
+    private void take(Slots.Look look) throws SQLException {
         long before = System.nanoTime();
-        List<Job> taken = connection.call(c -> sql.take(c, settings.take(room)));
+        List<Job> taken = connection.call(c -> sql.take(c, settings.take(look.room())));
         for (Job job : taken) {
             Running running = new Running(job, before + settings.lease().toNanos());
             slots.add(running);
             start.accept(running);
         }
-        if (taken.size() == room) {
-            slots.news();
+        pace.looked(System.nanoTime(), !taken.isEmpty(), look.announced());
+        if (taken.size() < look.room() && slots.takeLeftGroups()) {
+            wakeExecutors();
         }
     }
 
-    /** An executor has to admit the next of a group. It looks now, and not at its next poll, and then notifies this worker. */
+    /**
+     * The end of a job admits the next of its group, so that it is taken now. Where rules exist, and after a cancelled job, an executor has to
+     * admit it. This role may not read whether that is so: if nothing of the group was there, an executor is asked to look.
+     */
     private void wakeExecutors() {
         try {
             connection.call(c -> {
@@ -70,15 +71,10 @@ final class Taker implements Runnable {
                 return null;
             });
             outage.worked("wake");
+            pace.soon(System.nanoTime());
         } catch (SQLException e) {
             // It looks by itself in any case.
             outage.failed("wake", e);
         }
-    }
-
-    /** Up to two fifths longer than asked for, so that workers don't poll together. */
-    private long poll() {
-        Duration poll = settings.poll();
-        return poll.toNanos() + ThreadLocalRandom.current().nextLong(poll.toNanos() * 2 / 5 + 1);
     }
 }

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.extension.RegisterExtension;
 
 class GroupIT {
     @RegisterExtension
-    static final TestDatabase DB = new TestDatabase("1h");
+    static final TestDatabase DB = new TestDatabase("1h", "");
 
     @Test
     void jobs_of_a_group_never_overlap_on_four_threads() throws Exception {
@@ -41,7 +41,7 @@ class GroupIT {
             mine.decrementAndGet();
             done.add(job.id());
         }).start()) {
-            TestDatabase.await("the groups", () -> (long) DB.value("select count(*) from " + DB.schema + ".jobs where kind = 'grouped'") == 0);
+            TestDatabase.await("the groups", () -> (long) DB.value("select count(*) from " + DB.in + "jobs where kind = 'grouped'") == 0);
         }
         assertEquals(Set.of(), overlaps);
         assertEquals(60, done.size());
@@ -57,7 +57,7 @@ class GroupIT {
         }
         try (JobWorker worker = DB.worker().poll(Duration.ofHours(1)).handler("chain", (job, connection) -> {}).start()) {
             DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
-            TestDatabase.await("the group", () -> (long) DB.value("select count(*) from " + DB.schema + ".jobs where kind = 'chain'") == 0);
+            TestDatabase.await("the group", () -> (long) DB.value("select count(*) from " + DB.in + "jobs where kind = 'chain'") == 0);
         }
     }
 }

@@ -95,7 +95,7 @@ class JtaIT {
             }
         }).start()) {
             TestDatabase.await("its release", () -> DB.state(id).equals("gone")
-                    && (long) DB.value("select count(*) from " + DB.schema + ".terminating_handler") == 0);
+                    && (long) DB.value("select count(*) from " + DB.in + "terminating_handler") == 0);
         }
         assertEquals(0, DB.written(id));
     }

@@ -73,7 +73,7 @@ class OutageIT {
             DB.awaitState(interrupted, "gone");
             DB.awaitState(DB.send("after"), "gone");
         }
-        assertEquals("attempt 2", DB.value("select string_agg(text, ',') from " + DB.schema + ".written where job = ?", interrupted));
+        assertEquals("attempt 2", DB.value("select string_agg(text, ',') from " + DB.in + "written where job = ?", interrupted));
     }
 
     @Test

@@ -34,7 +34,7 @@ class ProcessIT {
     }
 
     private static long starts(String by) throws Exception {
-        return (long) DB.value("select count(*) from " + DB.schema + ".starts where by = ?", by);
+        return (long) DB.value("select count(*) from " + DB.in + "starts where by = ?", by);
     }
 
     @Test
@@ -49,17 +49,16 @@ class ProcessIT {
         victim.destroyForcibly();
         assertTrue(victim.waitFor(20, TimeUnit.SECONDS));
         start("heir", 0.02);
-        TestDatabase.await("all jobs to be done", () -> (long) DB.value("select count(*) from " + DB.schema + ".jobs") == 0);
+        TestDatabase.await("all jobs to be done", () -> (long) DB.value("select count(*) from " + DB.in + "jobs") == 0);
 
         assertTrue(starts("heir") > 0);
         for (UUID id : sent) {
             assertEquals(1, DB.written(id), "each job's work is committed once");
         }
         // A second start of one attempt would have failed, and be an error of the job. An attempt after another began when that had ended:
-        assertEquals(0L, DB.value("select count(*) from " + DB.schema + ".starts a join " + DB.schema
-                + ".starts b on b.id = a.id and b.attempt = a.attempt + 1 where b.at < a.lease_until"));
-        assertTrue((long) DB.value("select count(*) from " + DB.schema + ".starts where attempt = 2") > 0, "the victim had begun some");
-        assertEquals(0L, DB.value("select count(*) from " + DB.schema + ".starts where attempt > 2"));
+        assertEquals(0L, DB.value("select count(*) from " + DB.in + "starts a join " + DB.in + "starts b on b.id = a.id and b.attempt = a.attempt + 1 where b.at < a.lease_until"));
+        assertTrue((long) DB.value("select count(*) from " + DB.in + "starts where attempt = 2") > 0, "the victim had begun some");
+        assertEquals(0L, DB.value("select count(*) from " + DB.in + "starts where attempt > 2"));
     }
 
     @Test
@@ -75,8 +74,8 @@ class ProcessIT {
         signal(sleeper, "CONT");
         UUID next = DB.send("next");
         DB.awaitState(next, "gone");
-        assertEquals("awake", DB.value("select string_agg(text, ',') from " + DB.schema + ".written where job = ?", id));
-        assertEquals("sleeper", DB.value("select text from " + DB.schema + ".written where job = ?", next), "it goes on with other jobs");
+        assertEquals("awake", DB.value("select string_agg(text, ',') from " + DB.in + "written where job = ?", id));
+        assertEquals("sleeper", DB.value("select text from " + DB.in + "written where job = ?", next), "it goes on with other jobs");
     }
 
     private static void signal(Process process, String name) throws Exception {

@@ -46,7 +46,7 @@ class ReadmeIT {
 
     private Process run(String name, Path output) throws IOException {
         PGSimpleDataSource source = TestDatabase.driver(name);
-        source.setCurrentSchema(DB.schema);
+        source.setCurrentSchema(DB.quoted);
         String url = source.getUrl() + "&user=" + source.getUser() + (source.getPassword() == null ? "" : "&password=" + source.getPassword());
         ProcessBuilder builder = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-XX:+UseSerialGC",
                 "-cp", folder + ":" + System.getProperty("java.class.path"), name);
@@ -83,15 +83,15 @@ class ReadmeIT {
 
         assertTrue(finish("PlaceOrder").startsWith("sent "));
         assertTrue(finish("OneByOne").startsWith("done "));
-        assertEquals(true, DB.value("select invoiced from " + DB.schema + ".orders where id = 42"));
+        assertEquals(true, DB.value("select invoiced from " + DB.in + "orders where id = 42"));
 
-        DB.update("delete from " + DB.schema + ".orders");
+        DB.update("delete from " + DB.in + "orders");
         Path output = folder.resolve("Invoices.out");
         Process invoices = run("Invoices", output);
         try {
             TestDatabase.await("the worker", () -> read(output).contains("ready"));
             finish("PlaceOrder");
-            TestDatabase.await("the invoice", () -> (boolean) DB.value("select invoiced from " + DB.schema + ".orders where id = 42"));
+            TestDatabase.await("the invoice", () -> (boolean) DB.value("select invoiced from " + DB.in + "orders where id = 42"));
             invoices.destroy();
             assertTrue(invoices.waitFor(30, TimeUnit.SECONDS), "SIGTERM stops it");
         } finally {

@@ -53,9 +53,8 @@ class SendIT {
                 DB.value("select concat_ws(' ', state, kind, queue, priority, max_attempts, options ->> 'group', options ->> 'tenant',"
                         + " options ->> 'limit', options ->> 'retry', options ->> 'ordered', options -> 'unique' ->> 'hold',"
                         + " options -> 'unique' ->> 'conflict', headers ->> 'trace', headers ->> 'quoted', payload -> 'a')"
-                        + " from " + DB.schema + ".jobs where id = ?", id));
-        assertEquals(true, DB.value("select due_at between now() + interval '30 s' and now() + interval '1 min' from " + DB.schema
-                + ".jobs where id = ?", id));
+                        + " from " + DB.in + "jobs where id = ?", id));
+        assertEquals(true, DB.value("select due_at between now() + interval '30 s' and now() + interval '1 min' from " + DB.in + "jobs where id = ?", id));
     }
 
     @Test
@@ -112,7 +111,7 @@ class SendIT {
     @Test
     void wake_notifies_that_a_queue_has_work() throws Exception {
         try (Connection listening = TestDatabase.driver("listening").getConnection()) {
-            TestDatabase.update(listening, "listen " + DB.schema + "_wake");
+            TestDatabase.update(listening, "listen \"" + DB.schema + "_wake\"");
             DB.jobs.wake(DB.pool, "billing");
             TestDatabase.await("a notification", () -> {
                 PGNotification[] heard = listening.unwrap(PGConnection.class).getNotifications(100);

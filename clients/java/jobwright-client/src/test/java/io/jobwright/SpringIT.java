@@ -36,7 +36,7 @@ class SpringIT {
 
     private void write(Job job, String text) {
         // In the transaction of the thread, and not with the connection that the worker handed over.
-        jdbc.update("insert into " + DB.schema + ".written values (?, ?)", job.id(), text);
+        jdbc.update("insert into " + DB.in + "written values (?, ?)", job.id(), text);
     }
 
     private UUID sendByTemplate(String kind) {
@@ -117,7 +117,7 @@ class SpringIT {
             try (var connection = DB.pool.getConnection()) {
                 DB.jobs.cancel(connection, id);
             }
-            TestDatabase.await("its release", () -> (long) DB.value("select count(*) from " + DB.schema + ".terminating_handler") == 0);
+            TestDatabase.await("its release", () -> (long) DB.value("select count(*) from " + DB.in + "terminating_handler") == 0);
         }
         assertEquals(0, DB.written(id));
     }

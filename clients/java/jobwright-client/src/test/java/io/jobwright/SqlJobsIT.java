@@ -159,7 +159,7 @@ class SqlJobsIT {
     void a_result_is_kept() throws Exception {
         UUID id = DB.send("sum");
         assertTrue(DB.sql.done(connection, takeOne("sum").handout(), "{\"sum\": 3}", Duration.ofDays(1)));
-        assertEquals("{\"sum\": 3}", DB.value("select payload::text from " + DB.schema + ".result where job_id = ?", id));
+        assertEquals("{\"sum\": 3}", DB.value("select payload::text from " + DB.in + "result where job_id = ?", id));
     }
 
     @Test
@@ -179,7 +179,7 @@ class SqlJobsIT {
         SQLException told = assertThrows(SQLException.class, () -> DB.sql.done(connection, cancelled.handout()));
         assertTrue(SqlJobs.isCancelled(new RuntimeException(told)));
         assertFalse(DB.sql.lenient().release(connection, cancelled.handout()));
-        assertEquals(0L, DB.value("select count(*) from " + DB.schema + ".terminating_handler where job_id = ?", gone));
+        assertEquals(0L, DB.value("select count(*) from " + DB.in + "terminating_handler where job_id = ?", gone));
         DB.sql.done(connection, held.handout());
     }
 }

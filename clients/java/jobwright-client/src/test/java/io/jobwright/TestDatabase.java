@@ -28,27 +28,25 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
     static final Duration PATIENCE = Duration.ofSeconds(60);
     static final String QUEUE = "work";
 
-    final String schema = "java_" + UUID.randomUUID().toString().replace("-", "").substring(0, 12);
+    /** With capitals, so that a name which is not quoted fails. */
+    final String schema = "Java_" + UUID.randomUUID().toString().replace("-", "").substring(0, 12);
+    final String quoted = '"' + schema + '"';
+    /** Before the name of a table or function. */
+    final String in = quoted + ".";
     final Jobs jobs = new Jobs(schema);
     final SqlJobs sql = new SqlJobs(schema, Duration.ofSeconds(10));
     HikariDataSource pool;
-    private final String poll;
+    private final String configuration;
     private Path folder;
     private Process executor;
 
     TestDatabase() {
-        this("100ms");
+        this("100ms", "");
     }
 
-    /** With an executor that looks by itself only so often. */
-    TestDatabase(String poll) {
-        this.poll = poll;
-    }
-
-    @Override
-    public void beforeAll(ExtensionContext context) throws Exception {
-        folder = Files.createTempDirectory("jobwright-java");
-        Files.writeString(folder.resolve("jobwright.toml"), """
+    /** With an executor that looks by itself only so often, and more of its configuration. */
+    TestDatabase(String poll, String more) {
+        configuration = """
                 [database]
                 schema = "%s"
                 [executor]
@@ -56,16 +54,19 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
                 poll_interval = "%s"
                 [queues.%s]
                 external = true
-                """.formatted(schema, poll, QUEUE));
-        Process migrate = program("migrate");
-        if (!migrate.waitFor(60, TimeUnit.SECONDS) || migrate.exitValue() != 0) {
-            migrate.destroyForcibly();
-            throw new IllegalStateException("`jobwright migrate` failed: " + Files.readString(log("migrate")));
-        }
-        executor = program("worker");
+                %s
+                """.formatted(schema, poll, QUEUE, more);
+    }
+
+    @Override
+    public void beforeAll(ExtensionContext context) throws Exception {
+        folder = Files.createTempDirectory("jobwright-java");
+        Files.writeString(folder.resolve("jobwright.toml"), configuration);
+        run("migrate");
+        executor = begin("worker");
         pool = pool("tests", 30);
-        update("create table " + schema + ".written (job uuid not null, text text)");
-        update("create table " + schema + ".starts (id uuid, attempt int, at timestamptz default clock_timestamp(), lease_until timestamptz,"
+        update("create table " + in + "written (job uuid not null, text text)");
+        update("create table " + in + "starts (id uuid, attempt int, at timestamptz default clock_timestamp(), lease_until timestamptz,"
                 + " by text, primary key (id, attempt))");
     }
 
@@ -78,17 +79,27 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
             }
         }
         if (pool != null) {
-            update("drop schema " + schema + " cascade");
+            update("drop schema " + quoted + " cascade");
             pool.close();
         }
     }
 
-    private Process program(String command) throws IOException {
-        ProcessBuilder builder = new ProcessBuilder(environment("JOBWRIGHT_BIN"), "--config", folder.resolve("jobwright.toml").toString(), command);
+    /** Runs the program `jobwright` with these arguments to its end. */
+    void run(String... arguments) throws Exception {
+        Process process = begin(arguments);
+        if (!process.waitFor(60, TimeUnit.SECONDS) || process.exitValue() != 0) {
+            process.destroyForcibly();
+            throw new IllegalStateException("`jobwright " + String.join(" ", arguments) + "` failed: " + Files.readString(log(arguments[0])));
+        }
+    }
+
+    private Process begin(String... arguments) throws IOException {
+        ProcessBuilder builder = new ProcessBuilder(environment("JOBWRIGHT_BIN"), "--config", folder.resolve("jobwright.toml").toString());
+        builder.command().addAll(List.of(arguments));
         // The program refuses variables of this prefix that it doesn't know.
         builder.environment().keySet().removeIf(name -> name.startsWith("JOBWRIGHT_"));
         builder.environment().put("DATABASE_URL", environment("DATABASE_URL"));
-        return builder.redirectErrorStream(true).redirectOutput(log(command).toFile()).start();
+        return builder.redirectErrorStream(true).redirectOutput(log(arguments[0]).toFile()).start();
     }
 
     private Path log(String command) {
@@ -121,8 +132,12 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
     }
 
     static HikariDataSource pool(String application, int size) {
+        return pool(driver(application), size);
+    }
+
+    static HikariDataSource pool(DataSource source, int size) {
         HikariConfig config = new HikariConfig();
-        config.setDataSource(driver(application));
+        config.setDataSource(source);
         config.setMaximumPoolSize(size);
         config.setMinimumIdle(0);
         config.setConnectionTimeout(10_000);
@@ -164,16 +179,16 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
     }
 
     void write(Connection connection, Job job, String text) throws SQLException {
-        update(connection, "insert into " + schema + ".written values (?, ?)", job.id(), text);
+        update(connection, "insert into " + in + "written values (?, ?)", job.id(), text);
     }
 
     long written(UUID job) throws SQLException {
-        return (long) value("select count(*) from " + schema + ".written where job = ?", job);
+        return (long) value("select count(*) from " + in + "written where job = ?", job);
     }
 
     /** Notes a start outside of the job's transaction. It fails if this attempt has been started before. */
     void start(Job job, String by) throws SQLException {
-        update("insert into " + schema + ".starts (id, attempt, lease_until, by) values (?, ?, ?, ?)", job.id(), job.attempt(),
+        update("insert into " + in + "starts (id, attempt, lease_until, by) values (?, ?, ?, ?)", job.id(), job.attempt(),
                 java.time.OffsetDateTime.ofInstant(job.leaseUntil(), java.time.ZoneOffset.UTC), by);
     }
 
@@ -199,12 +214,12 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
 
     /** The state of a job, `gone` if there is none. */
     String state(UUID job) throws SQLException {
-        Object state = value("select state from " + schema + ".jobs where id = ?", job);
+        Object state = value("select state from " + in + "jobs where id = ?", job);
         return state == null ? "gone" : state.toString();
     }
 
     Object column(UUID job, String column) throws SQLException {
-        return value("select " + column + " from " + schema + ".jobs where id = ?", job);
+        return value("select " + column + " from " + in + "jobs where id = ?", job);
     }
 
     void awaitState(UUID job, String state) throws Exception {

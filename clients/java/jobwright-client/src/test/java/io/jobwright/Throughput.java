@@ -42,9 +42,9 @@ final class Throughput {
         String group = name.contains("one group") ? "'g'" : name.contains("groups") ? "'g' || n % 100" : "null";
         double[] rates = new double[ROUNDS];
         for (int i = 0; i < ROUNDS; i++) {
-            DB.update("select " + DB.schema + ".send('noop', '{}', queue => 'work', exclusive_group => " + group + ")"
+            DB.update("select " + DB.in + "send('noop', '{}', queue => 'work', exclusive_group => " + group + ")"
                     + " from generate_series(1, " + jobs + ") n");
-            DB.update("vacuum analyze " + DB.schema + ".job, " + DB.schema + ".external_job");
+            DB.update("vacuum analyze " + DB.in + "job, " + DB.in + "external_job");
             DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
             long began = System.nanoTime();
             round.run();
@@ -71,8 +71,8 @@ final class Throughput {
     private static void worker(int concurrency) throws Exception {
         try (JobWorker worker = DB.worker().concurrency(concurrency).poll(Duration.ofSeconds(5)).lease(Duration.ofMinutes(1))
                 .handler("noop", (job, connection) -> {}).start()) {
-            TestDatabase.await("all jobs", () -> (boolean) DB.value("select not exists (select from " + DB.schema + ".job)")
-                    && (boolean) DB.value("select not exists (select from " + DB.schema + ".external_job)"));
+            TestDatabase.await("all jobs", () -> (boolean) DB.value("select not exists (select from " + DB.in + "job)")
+                    && (boolean) DB.value("select not exists (select from " + DB.in + "external_job)"));
         }
     }
 }

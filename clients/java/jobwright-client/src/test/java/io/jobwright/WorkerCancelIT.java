@@ -25,7 +25,7 @@ class WorkerCancelIT {
     }
 
     private static long unfreed(UUID id) throws Exception {
-        return (long) DB.value("select count(*) from " + DB.schema + ".terminating_handler where job_id = ?", id);
+        return (long) DB.value("select count(*) from " + DB.in + "terminating_handler where job_id = ?", id);
     }
 
     @Test
@@ -127,7 +127,7 @@ class WorkerCancelIT {
             }
             breaker.isOpen = false;
         }
-        assertEquals("attempt 2", DB.value("select string_agg(text, ',') from " + DB.schema + ".written where job = ?", id));
+        assertEquals("attempt 2", DB.value("select string_agg(text, ',') from " + DB.in + "written where job = ?", id));
     }
 
     private static void awaitInSpiteOfInterrupts(Job job) throws Exception {

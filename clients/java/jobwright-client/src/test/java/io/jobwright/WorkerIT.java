@@ -54,7 +54,7 @@ class WorkerIT {
             DB.awaitState(id, "gone");
         }
         assertEquals(Map.of(1, "null", 2, "IllegalStateException: the printer burns"), errors);
-        assertEquals(List.of("attempt 2"), DB.values("select text from " + DB.schema + ".written where job = ?", id));
+        assertEquals(List.of("attempt 2"), DB.values("select text from " + DB.in + "written where job = ?", id));
         assertEquals("gone", DB.state(lost));
     }
 
@@ -99,7 +99,7 @@ class WorkerIT {
         try (JobWorker worker = DB.worker().resultHandler("adds", Duration.ofDays(1), (job, connection) -> "{\"sum\": 3}").start()) {
             DB.awaitState(id, "gone");
         }
-        assertEquals("{\"sum\": 3}", DB.value("select payload::text from " + DB.schema + ".result where job_id = ?", id));
+        assertEquals("{\"sum\": 3}", DB.value("select payload::text from " + DB.in + "result where job_id = ?", id));
         assertEquals("waiting", DB.state(other));
     }
 
@@ -142,7 +142,7 @@ class WorkerIT {
             DB.start(job, "long");
             // Until the lease was renewed to an end that is three leases after its first one.
             TestDatabase.await("the renewal", () -> (boolean) DB.value(
-                    "select lease_until > ?::timestamptz from " + DB.schema + ".external_job where id = ?",
+                    "select lease_until > ?::timestamptz from " + DB.in + "external_job where id = ?",
                     job.leaseUntil().plusSeconds(3).toString(), job.id()));
             DB.write(connection, job, "x");
         }).start()) {
@@ -150,7 +150,7 @@ class WorkerIT {
         }
         assertTrue(System.nanoTime() - began > TimeUnit.SECONDS.toNanos(2));
         assertEquals(1, DB.written(id));
-        assertEquals(List.of(1), DB.values("select attempt from " + DB.schema + ".starts where id = ?", id));
+        assertEquals(List.of(1), DB.values("select attempt from " + DB.in + "starts where id = ?", id));
     }
 
     /** With a poll of an hour, and deaf to notifications. */
@@ -177,9 +177,9 @@ class WorkerIT {
             assertTrue(go.await(30, TimeUnit.SECONDS));
         }).start()) {
             assertTrue(two.await(30, TimeUnit.SECONDS));
-            assertEquals(2L, DB.value("select count(*) from " + DB.schema + ".jobs where kind = 'few' and state = 'external'"));
+            assertEquals(2L, DB.value("select count(*) from " + DB.in + "jobs where kind = 'few' and state = 'external'"));
             go.countDown();
-            TestDatabase.await("the jobs", () -> (long) DB.value("select count(*) from " + DB.schema + ".jobs where kind = 'few'") == 0);
+            TestDatabase.await("the jobs", () -> (long) DB.value("select count(*) from " + DB.in + "jobs where kind = 'few'") == 0);
         }
     }
 
@@ -192,7 +192,7 @@ class WorkerIT {
             TestDatabase.await("the worker to listen", () -> (long) DB.value(
                     "select count(*) from pg_stat_activity where query = ?", "listen \"" + DB.schema + "_wake\"") == 1);
             TestDatabase.await("the first looks", () -> (long) DB.value(
-                    "select count(*) from " + DB.schema + ".worker where name = 'listener'") == 1);
+                    "select count(*) from " + DB.in + "worker where name = 'listener'") == 1);
             DB.send("heard");
             TestDatabase.await("the job to run", () -> {
                 DB.jobs.wake(DB.pool, TestDatabase.QUEUE);

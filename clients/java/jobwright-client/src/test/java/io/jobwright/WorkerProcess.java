@@ -20,10 +20,10 @@ public final class WorkerProcess {
         JobWorker worker = JobWorker.on(pool, TestDatabase.QUEUE).schema(schema).name(name).concurrency(4).lease(Duration.ofSeconds(2))
                 .poll(Duration.ofMillis(100)).otherwise((job, connection) -> {
                     try (Connection other = pool.getConnection()) {
-                        update(other, "insert into " + schema + ".starts (id, attempt, lease_until, by) values (?, ?, ?, ?)",
+                        update(other, "insert into \"" + schema + "\".starts (id, attempt, lease_until, by) values (?, ?, ?, ?)",
                                 job.id(), job.attempt(), OffsetDateTime.ofInstant(job.leaseUntil(), ZoneOffset.UTC), name);
                     }
-                    update(connection, "insert into " + schema + ".written values (?, ?)", job.id(), name);
+                    update(connection, "insert into \"" + schema + "\".written values (?, ?)", job.id(), name);
                     update(connection, "select pg_sleep(?)", seconds);
                 }).start();
         Runtime.getRuntime().addShutdownHook(new Thread(worker::close));

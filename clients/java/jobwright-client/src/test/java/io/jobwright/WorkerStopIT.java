@@ -36,7 +36,7 @@ class WorkerStopIT {
                 assertTrue(go.await(30, TimeUnit.SECONDS));
             }).start();
             assertTrue(one.await(30, TimeUnit.SECONDS));
-            TestDatabase.await("three taken jobs", () -> (long) DB.value("select count(*) from " + DB.schema + ".external_job") == 3);
+            TestDatabase.await("three taken jobs", () -> (long) DB.value("select count(*) from " + DB.in + "external_job") == 3);
             AtomicReference<Boolean> ended = new AtomicReference<>();
             Thread stop = new Thread(() -> ended.set(worker.stop(Duration.ofSeconds(30))));
             stop.start();
