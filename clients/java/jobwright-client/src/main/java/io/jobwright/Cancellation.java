@@ -18,7 +18,8 @@ public final class Cancellation {
 
     private volatile Reason reason;
 
-    Cancellation() {}
+    /** Nothing ends the work yet. */
+    public Cancellation() {}
 
     /**
      * Returns whether the work should end now.

@@ -14,7 +14,14 @@ import java.util.Objects;
  * @param dead whether it is a dead letter at once, even if attempts are left
  */
 public record Failure(String error, String detail, Duration retry, boolean dead) {
-    // Removes NUL characters, which PostgreSQL's texts can't have.
+    /**
+     * Removes NUL characters, which PostgreSQL's texts can't have.
+     *
+     * @param error one line for people, of which 1,024 characters are kept
+     * @param detail such as a stack trace, of which 4,096 characters are kept; or null
+     * @param retry when the job runs again; null: by its retry policy
+     * @param dead whether it is a dead letter at once, even if attempts are left
+     */
     public Failure {
         error = Objects.requireNonNull(error, "error").replace('\0', '\uFFFD');
         detail = detail == null ? null : detail.replace('\0', '\uFFFD');

@@ -11,6 +11,12 @@ import java.util.UUID;
  * @param token belongs to this attempt alone. Keep it secret: it is enough to end the job
  */
 public record Handout(UUID id, UUID token) {
+    /**
+     * Refuses null.
+     *
+     * @param id the job's id, the same at each attempt
+     * @param token belongs to this attempt alone. Keep it secret: it is enough to end the job
+     */
     public Handout {
         Objects.requireNonNull(id, "id");
         Objects.requireNonNull(token, "token");

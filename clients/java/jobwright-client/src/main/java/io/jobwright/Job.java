@@ -11,7 +11,7 @@ import java.util.UUID;
  * @param token the proof of this attempt, see {@link Handout}
  * @param kind chooses the handler
  * @param payload JSON, or null if there is a body
- * @param body content in another format, or null; a copy
+ * @param body content in another format, or null
  * @param contentType the format of the body, or null
  * @param headers names and values, never null
  * @param attempt 1 at the first attempt; this one included
@@ -23,7 +23,7 @@ import java.util.UUID;
  * @param leaseUntil when the lease ends by the database's clock, unless it is renewed
  * @param lastError of the attempt before, or null
  * @param checkpoint JSON that an earlier attempt left by {@link SqlJobs#progress}, or null
- * @param cancellation tells when to stop
+ * @param cancellation tells when to stop; a new one in a test of a handler
  */
 public record Job(
         UUID id,
@@ -43,14 +43,11 @@ public record Job(
         String lastError,
         String checkpoint,
         Cancellation cancellation) {
-
-    // Copies all that could be changed.
-    public Job {
-        body = body == null ? null : body.clone();
-        headers = headers == null ? Map.of() : Map.copyOf(headers);
-        cancellation = cancellation == null ? new Cancellation() : cancellation;
-    }
-
+    /**
+     * Returns the content in another format.
+     *
+     * @return a copy, or null
+     */
     @Override
     public byte[] body() {
         return body == null ? null : body.clone();

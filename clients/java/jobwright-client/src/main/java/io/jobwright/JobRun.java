@@ -140,9 +140,14 @@ final class JobRun implements Runnable {
             return connection -> lenient.later(connection, job.handout(), later.delay());
         }
         Failure recorded = failure == null ? new Failure("the handler was not run", null, null, false) : Failure.of(failure);
-        LOG.log(Level.WARNING, "{0}: {1} failed: {2}", settings.name(), job, recorded.error());
         Failure judged = failure instanceof FatalException ? recorded.fatal() : recorded;
-        return connection -> lenient.fail(connection, job.handout(), judged);
+        return connection -> {
+            boolean isRecorded = lenient.fail(connection, job.handout(), judged);
+            // It was committed if the exception came after that, from another participant in the transaction.
+            String event = isRecorded ? "failed" : "was ended, or lost, before this could be recorded as a failure";
+            LOG.log(Level.WARNING, "{0}: {1} {2}: {3}", settings.name(), job, event, judged.error());
+            return isRecorded;
+        };
     }
 
     /** Makes the manager of the transaction roll back. */

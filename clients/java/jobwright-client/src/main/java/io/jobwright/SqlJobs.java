@@ -272,7 +272,8 @@ public final class SqlJobs {
                 row.getObject("id", UUID.class), row.getObject("token", UUID.class), row.getString("kind"), row.getString("payload"),
                 row.getBytes("body"), row.getString("content_type"), headers(row.getArray("headers")), row.getInt("attempt"),
                 row.getInt("max_attempts"), row.getString("exclusive_group"), row.getString("tenant"), row.getInt("priority"),
-                instant(row, "created_at"), instant(row, "lease_until"), row.getString("last_error"), row.getString("checkpoint"), null);
+                instant(row, "created_at"), instant(row, "lease_until"), row.getString("last_error"), row.getString("checkpoint"),
+                new Cancellation());
     }
 
     private static Map<String, String> headers(Array pairs) throws SQLException {
@@ -282,7 +283,7 @@ public final class SqlJobs {
                 headers.put(pair[0], pair[1]);
             }
         }
-        return headers;
+        return Map.copyOf(headers);
     }
 
     private static Instant instant(ResultSet row, String column) throws SQLException {

@@ -15,7 +15,16 @@ import java.util.Objects;
  * @param contentTypes sealed or compressed formats that the caller can read, {@code *} for all; empty: none of them
  */
 public record Take(String queue, String worker, int n, Duration lease, List<String> kinds, List<String> contentTypes) {
-    // Copies the lists. The database checks the rest.
+    /**
+     * Copies the lists. The database checks the rest.
+     *
+     * @param queue from which jobs are taken
+     * @param worker a name for people: {@code jobwright status} shows it. Several processes may have the same one
+     * @param n how many at most: 1 to 1,000
+     * @param lease how long each is kept from others: 1 second to 1 day
+     * @param kinds only jobs of these kinds; empty: of any
+     * @param contentTypes sealed or compressed formats that the caller can read, {@code *} for all; empty: none of them
+     */
     public Take {
         Objects.requireNonNull(queue, "queue");
         Objects.requireNonNull(worker, "worker");

@@ -24,6 +24,9 @@ public interface TransactionRunner {
      * Begins a transaction, calls the work once with the connection of that transaction, and commits it. If the work throws, it
      * <em>must</em> roll back, and pass the exception on as it is or as a cause. Nothing may be committed before the work returns.
      *
+     * <p>If this returns, the job counts as done: if the transaction was rolled back all the same, the job runs again after its lease. An exception of the
+     * commit is a failure of the job, unless the connection was lost: then no one knows whether it was committed, and nothing is reported.
+     *
      * @param work the handler, and after it the end of its job. It throws unchecked exceptions only
      * @throws Exception if there is no transaction, the work threw, or the commit failed
      */

@@ -3,6 +3,7 @@ package io.jobwright;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.sql.Connection;
 import java.time.Duration;
 import java.util.HashSet;
 import java.util.Map;
@@ -10,6 +11,8 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -49,15 +52,47 @@ class GroupIT {
         assertTrue(most.get() <= 3, "as many as there are groups, and not " + most);
     }
 
-    /** With polls of an hour: at each step the executor has to be told that a job ended, and the worker that the next one is free. */
-    @Test
-    void the_next_of_a_group_starts_without_a_poll() throws Exception {
+    /** Runs a group of ten with polls of an hour, so that each step has to be announced or found at once. */
+    private static void chain(JobWorkerBuilder builder) throws Exception {
         for (int i = 0; i < 10; i++) {
             DB.send(NewJob.json("chain", "{}").exclusiveGroup("chain"));
         }
-        try (JobWorker worker = DB.worker().poll(Duration.ofHours(1)).handler("chain", (job, connection) -> {}).start()) {
+        try (JobWorker worker = builder.poll(Duration.ofHours(1)).handler("chain", (job, connection) -> {}).start()) {
             DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
             TestDatabase.await("the group", () -> (long) DB.value("select count(*) from " + DB.in + "jobs where kind = 'chain'") == 0);
         }
+    }
+
+    @Test
+    void the_next_of_a_group_starts_without_a_poll() throws Exception {
+        chain(DB.worker());
+    }
+
+    /** Its executor admits each of them: it has to be told that one ended, and the worker looks again by itself. */
+    @Test
+    void where_a_rule_exists_the_next_of_a_group_starts_without_a_poll_too() throws Exception {
+        DB.run("rules", "put", "kind", "other", "--running", "5");
+        try {
+            chain(DB.worker());
+            chain(DB.worker().listen(false));
+        } finally {
+            DB.run("rules", "delete", "kind", "other");
+        }
+    }
+
+    @Test
+    void after_a_cancelled_job_its_group_goes_on_without_a_poll() throws Exception {
+        UUID id = DB.send(NewJob.json("cancelled", "{}").exclusiveGroup("cancelled"));
+        UUID next = DB.send(NewJob.json("next", "{}").exclusiveGroup("cancelled"));
+        try (JobWorker worker = DB.worker().lease(Duration.ofSeconds(1)).poll(Duration.ofHours(1)).handler("cancelled", (job, connection) -> {
+            try (Connection other = DB.pool.getConnection()) {
+                DB.jobs.cancel(other, job.id());
+            }
+            new CountDownLatch(1).await(50, TimeUnit.SECONDS);
+        }).handler("next", (job, connection) -> {}).start()) {
+            DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
+            DB.awaitState(next, "gone");
+        }
+        assertEquals("gone", DB.state(id));
     }
 }

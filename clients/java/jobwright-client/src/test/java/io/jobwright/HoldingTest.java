@@ -18,7 +18,8 @@ class HoldingTest {
     private final UUID id = UUID.randomUUID();
 
     private Running taken(long leaseNanos) {
-        Job job = new Job(id, UUID.randomUUID(), "k", "{}", null, null, Map.of(), 1, 10, null, null, 0, Instant.EPOCH, Instant.EPOCH, null, null, null);
+        Job job = new Job(id, UUID.randomUUID(), "k", "{}", null, null, Map.of(), 1, 10, null, null, 0, Instant.EPOCH, Instant.EPOCH, null, null,
+                new Cancellation());
         return new Running(job, System.nanoTime() + leaseNanos);
     }
 

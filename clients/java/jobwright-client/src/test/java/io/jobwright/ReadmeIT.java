@@ -22,18 +22,27 @@ import org.postgresql.ds.PGSimpleDataSource;
 /** Compiles the programs of README.md as they stand there, and runs them. Only the schema is another. */
 class ReadmeIT {
     @RegisterExtension
-    static final TestDatabase DB = new TestDatabase();
+    static final TestDatabase DB = new TestDatabase("100ms", block("toml"));
 
     @TempDir
     static Path folder;
 
-    private static Map<String, String> programs() throws IOException {
+    private static List<String> blocks(String language) {
+        Matcher blocks = Pattern.compile("(?:^|\n)```" + language + "\n(.*?)```", Pattern.DOTALL).matcher(read(Path.of("../README.md")));
+        return blocks.results().map(found -> found.group(1)).toList();
+    }
+
+    private static String block(String language) {
+        assertEquals(1, blocks(language).size(), language);
+        return blocks(language).get(0);
+    }
+
+    private static Map<String, String> programs() {
         Map<String, String> programs = new LinkedHashMap<>();
-        Matcher blocks = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL).matcher(Files.readString(Path.of("../README.md")));
-        while (blocks.find()) {
-            Matcher name = Pattern.compile("public (?:final )?class (\\w+)").matcher(blocks.group(1));
+        for (String block : blocks("java")) {
+            Matcher name = Pattern.compile("public (?:final )?class (\\w+)").matcher(block);
             assertTrue(name.find(), "each block is a whole class");
-            programs.put(name.group(1), blocks.group(1));
+            programs.put(name.group(1), block);
         }
         return programs;
     }
@@ -72,15 +81,17 @@ class ReadmeIT {
 
     @Test
     void the_programs_of_the_readme_run() throws Exception {
-        List<String> files = new ArrayList<>(List.of("-d", folder.toString(), "-cp", System.getProperty("java.class.path"), "-Xlint:all", "-Werror"));
+        List<String> files = new ArrayList<>(List.of("-d", folder.toString(), "-cp", System.getProperty("java.class.path"), "-Xlint:all,-try", "-Werror"));
         for (Map.Entry<String, String> program : programs().entrySet()) {
             Path file = folder.resolve(program.getKey() + ".java");
             Files.writeString(file, inSchema(program.getValue()));
             files.add(file.toString());
         }
-        assertEquals(List.of("PlaceOrder", "Invoices", "SpringTransactions", "OneByOne"), List.copyOf(programs().keySet()));
+        assertEquals(List.of("First", "PlaceOrder", "Invoices", "SpringTransactions", "OneByOne"), List.copyOf(programs().keySet()));
         assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, System.out, System.err, files.toArray(String[]::new)));
 
+        assertEquals("hello {\"name\": \"Ada\"}\n", finish("First"));
+        assertEquals(0L, DB.value("select count(*) from " + DB.in + "jobs"), "the first job is done");
         assertTrue(finish("PlaceOrder").startsWith("sent "));
         assertTrue(finish("OneByOne").startsWith("done "));
         assertEquals(true, DB.value("select invoiced from " + DB.in + "orders where id = 42"));

@@ -2,6 +2,7 @@ package io.jobwright;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.UUID;
@@ -14,6 +15,7 @@ import org.springframework.dao.DataAccessException;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.jdbc.datasource.DataSourceTransactionManager;
 import org.springframework.jdbc.datasource.DataSourceUtils;
+import org.springframework.transaction.support.TransactionSynchronization;
 import org.springframework.transaction.support.TransactionSynchronizationManager;
 import org.springframework.transaction.support.TransactionTemplate;
 
@@ -120,5 +122,35 @@ class SpringIT {
             TestDatabase.await("its release", () -> (long) DB.value("select count(*) from " + DB.in + "terminating_handler") == 0);
         }
         assertEquals(0, DB.written(id));
+    }
+
+    @Test
+    void a_read_only_transaction_of_spring_ends_no_job() throws Exception {
+        UUID id = DB.send(NewJob.json("read-only", "{}").maxAttempts(1));
+        template.setReadOnly(true);
+        try (JobWorker worker = worker().handler("read-only", (job, connection) -> {}).start()) {
+            DB.awaitState(id, "dead");
+        }
+        assertTrue(DB.column(id, "reason").toString().contains("read-only transaction"), DB.column(id, "reason").toString());
+    }
+
+    /** The exception of a commit may be about what came after it. */
+    @Test
+    void an_error_after_the_commit_is_no_failure_of_the_job() throws Exception {
+        UUID id = DB.send("after-commit");
+        UUID next = DB.send("next");
+        try (JobWorker worker = worker().concurrency(1).handler("after-commit", (job, connection) -> {
+            write(job, "x");
+            TransactionSynchronizationManager.registerSynchronization(new TransactionSynchronization() {
+                @Override
+                public void afterCommit() {
+                    throw new IllegalStateException("the mail could not be sent");
+                }
+            });
+        }).handler("next", (job, connection) -> {}).start()) {
+            DB.awaitState(next, "gone");
+            DB.awaitState(id, "gone");
+        }
+        assertEquals(1, DB.written(id));
     }
 }

@@ -63,6 +63,7 @@ class SqlJobsIT {
         assertEquals("{\"b\": \"\u20ac\"}", job.payload());
         assertNull(job.body());
         assertEquals(Map.of("a", "1", "b", "x,\"y\""), job.headers());
+        assertThrows(UnsupportedOperationException.class, () -> job.headers().put("c", "2"));
         assertEquals(List.of(1, 2, 3), List.of(job.attempt(), job.maxAttempts(), job.priority()));
         assertEquals(List.of("g", "acme"), List.of(job.exclusiveGroup(), job.tenant()));
         assertNull(job.lastError());
@@ -181,5 +182,19 @@ class SqlJobsIT {
         assertFalse(DB.sql.lenient().release(connection, cancelled.handout()));
         assertEquals(0L, DB.value("select count(*) from " + DB.in + "terminating_handler where job_id = ?", gone));
         DB.sql.done(connection, held.handout());
+    }
+
+    @Test
+    void a_call_names_at_most_a_thousand_jobs_and_each_once() throws Exception {
+        DB.send("counted");
+        Job job = takeOne("counted");
+        List<Handout> many = java.util.stream.Stream.generate(() -> new Handout(UUID.randomUUID(), UUID.randomUUID())).limit(1_000).toList();
+        assertEquals(List.of(), DB.sql.lenient().doneMany(connection, many));
+        List<Handout> more = new java.util.ArrayList<>(many);
+        more.add(job.handout());
+        assertEquals("22023", assertThrows(SQLException.class, () -> DB.sql.lenient().extendMany(connection, more, null)).getSQLState());
+        assertEquals("22023", assertThrows(SQLException.class,
+                () -> DB.sql.releaseMany(connection, List.of(job.handout(), job.handout()))).getSQLState());
+        assertTrue(DB.sql.done(connection, job.handout()));
     }
 }

@@ -1,10 +1,12 @@
 package io.jobwright;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.sql.Connection;
 import java.sql.SQLException;
+import java.sql.Savepoint;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -119,6 +121,22 @@ class WorkerIT {
         }
         assertEquals(Set.of("25000"), refused);
         assertEquals(1, DB.written(id));
+    }
+
+    @Test
+    void what_a_savepoint_takes_back_is_not_in_the_commit() throws Exception {
+        UUID id = DB.send("saves");
+        try (JobWorker worker = DB.worker().handler("saves", (job, connection) -> {
+            DB.write(connection, job, "before");
+            Savepoint savepoint = connection.setSavepoint();
+            DB.write(connection, job, "taken back");
+            assertThrows(SQLException.class, () -> TestDatabase.update(connection, "select 1/0"));
+            connection.rollback(savepoint);
+            connection.releaseSavepoint(connection.setSavepoint());
+        }).start()) {
+            DB.awaitState(id, "gone");
+        }
+        assertEquals(List.of("before"), DB.values("select text from " + DB.in + "written where job = ?", id));
     }
 
     private interface Refused {

@@ -115,4 +115,30 @@ class WorkerStopIT {
         assertEquals(0, DB.written(id));
         assertEquals("waiting", DB.state(id));
     }
+
+    @Test
+    void an_interrupted_stop_gives_back_what_runs() throws Exception {
+        UUID id = DB.send("running");
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch over = new CountDownLatch(1);
+        AtomicReference<Boolean> flag = new AtomicReference<>();
+        JobWorker worker = DB.worker().lease(Duration.ofMinutes(5)).handler("running", (job, connection) -> {
+            DB.write(connection, job, "x");
+            begun.countDown();
+            assertTrue(new CountDownLatch(1).await(60, TimeUnit.SECONDS));
+        }).start();
+        assertTrue(begun.await(30, TimeUnit.SECONDS));
+        Thread stop = new Thread(() -> {
+            worker.stop(Duration.ofSeconds(50));
+            flag.set(Thread.currentThread().isInterrupted());
+            over.countDown();
+        });
+        stop.start();
+        stop.interrupt();
+        assertTrue(over.await(30, TimeUnit.SECONDS));
+        assertEquals(true, flag.get());
+        DB.awaitState(id, "waiting");
+        assertEquals(0, DB.column(id, "attempt"));
+        assertEquals(0, DB.written(id));
+    }
 }
