@@ -30,13 +30,14 @@ public record Failure(String error, String detail, Duration retry, boolean dead)
     /**
      * A failure after which the job runs again by its retry policy.
      *
-     * @param thrown becomes the text, and its stack trace the detail
+     * @param thrown the first line of its message becomes the text, and its stack trace the detail
      * @return the failure
      */
     public static Failure of(Throwable thrown) {
         StringWriter trace = new StringWriter();
         thrown.printStackTrace(new PrintWriter(trace));
-        String message = thrown.getMessage();
+        // PostgreSQL's driver adds the whole statement. The trace has it all.
+        String message = thrown.getMessage() == null ? null : thrown.getMessage().strip().lines().findFirst().orElse("");
         String name = thrown.getClass().getSimpleName();
         // The function keeps as many; longer texts need not be sent.
         return new Failure(cut(message == null ? name : name + ": " + message, 1024), cut(trace.toString(), 4096), null, false);

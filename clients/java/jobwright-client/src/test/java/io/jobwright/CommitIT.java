@@ -68,6 +68,22 @@ class CommitIT {
         assertNull(DB.value("select n from " + DB.in + "checked"));
     }
 
+    /** The page says so: the renewal is a change that such a transaction may not see. */
+    @Test
+    void under_repeatable_read_work_that_is_longer_than_a_third_of_its_lease_fails() throws Exception {
+        UUID id = DB.send(NewJob.json("repeatable", "{}").maxAttempts(1));
+        try (JobWorker worker = DB.worker().lease(Duration.ofSeconds(1)).handler("repeatable", (job, connection) -> {
+            TestDatabase.update(connection, "set transaction isolation level repeatable read");
+            DB.write(connection, job, "x");
+            TestDatabase.await("the renewal", () -> (boolean) DB.value("select lease_until > ?::timestamptz from " + DB.in
+                    + "external_job where id = ?", job.leaseUntil().plusMillis(200).toString(), job.id()));
+        }).start()) {
+            DB.awaitState(id, "dead");
+        }
+        assertTrue(DB.column(id, "reason").toString().contains("could not serialize access"), DB.column(id, "reason").toString());
+        assertEquals(0, DB.written(id));
+    }
+
     /** The lease stays as it is while another transaction has the job, and the handler goes on. */
     @Test
     void a_job_that_another_transaction_has_locked_is_kept() throws Exception {

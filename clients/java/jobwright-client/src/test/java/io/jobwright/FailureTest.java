@@ -19,6 +19,13 @@ class FailureTest {
     }
 
     @Test
+    void the_text_is_one_line() {
+        Failure failure = Failure.of(new SQLException("no such table\n  Where: statement 7"));
+        assertEquals("SQLException: no such table", failure.error());
+        assertTrue(failure.detail().contains("statement 7"));
+    }
+
+    @Test
     void an_exception_without_a_message_is_named() {
         assertEquals("NullPointerException", Failure.of(new NullPointerException()).error());
     }

@@ -52,14 +52,16 @@ class GroupIT {
         assertTrue(most.get() <= 3, "as many as there are groups, and not " + most);
     }
 
-    /** Runs a group of ten with polls of an hour, so that each step has to be announced or found at once. */
+    /** Runs a group of ten with polls of an hour, so that each step but the first has to be announced or found at once. */
     private static void chain(JobWorkerBuilder builder) throws Exception {
         for (int i = 0; i < 10; i++) {
             DB.send(NewJob.json("chain", "{}").exclusiveGroup("chain"));
         }
+        DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
+        String count = "select count(*) from " + DB.in + "jobs where kind = 'chain'";
+        TestDatabase.await("the first of the group to be admitted", () -> (long) DB.value(count + " and state = 'waiting'") == 1);
         try (JobWorker worker = builder.poll(Duration.ofHours(1)).handler("chain", (job, connection) -> {}).start()) {
-            DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
-            TestDatabase.await("the group", () -> (long) DB.value("select count(*) from " + DB.in + "jobs where kind = 'chain'") == 0);
+            TestDatabase.await("the group", () -> (long) DB.value(count) == 0);
         }
     }
 
