@@ -66,8 +66,8 @@ public final class JdbcTransactions implements TransactionRunner {
     static void abort(Connection connection) {
         try {
             connection.abort(Runnable::run);
-        } catch (SQLException e) {
-            // It is gone already.
+        } catch (SQLException | RuntimeException e) {
+            // It is gone already, or its owner doesn't let go of it.
         }
     }
 

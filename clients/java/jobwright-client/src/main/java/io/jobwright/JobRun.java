@@ -104,7 +104,7 @@ final class JobRun implements Runnable {
         }
         boolean neverBegan = told == null && !begun && failure instanceof Exception;
         if (neverBegan) {
-            outage.failed("a transaction for a job", (Exception) failure);
+            outage.failed("a transaction for a job", failure);
             // Or it would be taken and given back in a circle.
             slots.pauseUninterrupted(NO_TRANSACTION_MILLIS);
         }

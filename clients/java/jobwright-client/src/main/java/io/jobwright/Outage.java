@@ -18,7 +18,7 @@ final class Outage {
         this.worker = worker;
     }
 
-    synchronized void failed(String call, Exception e) {
+    synchronized void failed(String call, Throwable e) {
         if (failing.isEmpty()) {
             since = System.nanoTime();
             LOG.log(Level.WARNING, "{0}: {1} failed, trying again until it works: {2}", worker, call, text(e));
@@ -28,7 +28,7 @@ final class Outage {
         failing.add(call);
     }
 
-    private static String text(Exception e) {
+    private static String text(Throwable e) {
         return e instanceof SQLException sql && sql.getSQLState() != null ? sql.getMessage() + " (SQLSTATE " + sql.getSQLState() + ")" : e.toString();
     }
 

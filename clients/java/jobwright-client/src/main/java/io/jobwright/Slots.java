@@ -80,7 +80,8 @@ final class Slots {
     /** A job that has ended makes room, and is a sign that more waits: a job that it sent, or the next of its group. */
     synchronized void remove(Running running) {
         if (held.remove(running)) {
-            if (running.job.exclusiveGroup() != null) {
+            // More names change nothing: it is enough that there are some.
+            if (running.job.exclusiveGroup() != null && leftGroups.size() < 1_000) {
                 leftGroups.add(running.job.exclusiveGroup());
             }
             news();

@@ -1,11 +1,15 @@
 package io.jobwright;
 
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.sql.SQLException;
 import java.util.List;
 import java.util.function.Consumer;
 
 /** Takes jobs while there is room: after news at once, otherwise at its own pace. */
 final class Taker implements Runnable {
+    private static final Logger LOG = System.getLogger("io.jobwright.worker");
+
     private final Settings settings;
     private final SqlJobs sql;
     private final Slots slots;
@@ -35,13 +39,14 @@ final class Taker implements Runnable {
                     take(look);
                     outage.worked("take");
                     backoff.reset();
-                } catch (SQLException | RuntimeException e) {
+                } catch (SQLException | RuntimeException | Error e) {
                     outage.failed("take", e);
                     slots.pause(backoff.nextMillis());
                     slots.news();
                 }
             }
         } catch (InterruptedException e) {
+            LOG.log(Level.WARNING, "{0}: the thread that takes jobs was interrupted, as a container does when it stops: no more are taken", settings.name());
             Thread.currentThread().interrupt();
         }
     }
