@@ -54,7 +54,7 @@ public final class JobWorker implements AutoCloseable {
     JobWorker(Settings settings) {
         this.settings = settings;
         sql = new SqlJobs(settings.schema(), settings.deadline());
-        slots = new Slots(settings.concurrency());
+        slots = new Slots(settings.concurrency(), settings.wakeAfterEnds());
         outage = new Outage(settings.name());
         takes = new HeldConnection(settings.dataSource(), settings.deadline());
         renews = new HeldConnection(settings.dataSource(), settings.deadline());

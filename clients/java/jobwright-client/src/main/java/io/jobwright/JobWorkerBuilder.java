@@ -27,6 +27,7 @@ public final class JobWorkerBuilder {
     private Duration cancelGrace = Duration.ofSeconds(5);
     private TransactionRunner transactions;
     private boolean listen = true;
+    private boolean wakeAfterEnds;
     private ThreadFactory threads;
 
     JobWorkerBuilder(DataSource dataSource, String queue) {
@@ -178,6 +179,18 @@ public final class JobWorkerBuilder {
     }
 
     /**
+     * Sets whether executors are told of the ends of jobs. Where rules limit the jobs of this queue, an executor has to admit the next one, and
+     * without this it learns of an end at its own next poll. After jobs of groups they are told in any case, if that may be needed.
+     *
+     * @param wake false without it
+     * @return this
+     */
+    public JobWorkerBuilder wakeAfterEnds(boolean wake) {
+        wakeAfterEnds = wake;
+        return this;
+    }
+
+    /**
      * Names sealed or compressed formats that the handlers can read. Without it, such jobs are left to others.
      *
      * @param types content types, such as {@code application/jose}; {@code *} for all
@@ -216,7 +229,8 @@ public final class JobWorkerBuilder {
         String called = name == null ? queue + "@" + host() + ":" + ProcessHandle.current().pid() : name;
         JobWorker worker = new JobWorker(new Settings(dataSource, queue, schema, called, Map.copyOf(handlers), otherwise, contentTypes, concurrency,
                 lease, poll, deadline.compareTo(third) > 0 ? third : deadline, cancelGrace,
-                transactions == null ? new JdbcTransactions(dataSource) : transactions, listen, threads == null ? numbered() : threads));
+                transactions == null ? new JdbcTransactions(dataSource) : transactions, listen, wakeAfterEnds,
+                threads == null ? numbered() : threads));
         worker.start();
         return worker;
     }

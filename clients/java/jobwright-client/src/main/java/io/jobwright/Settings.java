@@ -22,6 +22,7 @@ record Settings(
         Duration cancelGrace,
         TransactionRunner transactions,
         boolean listen,
+        boolean wakeAfterEnds,
         ThreadFactory threads) {
 
     /** A handler, and how long its result is kept. */

@@ -13,14 +13,17 @@ final class Slots {
     record Look(int room, boolean announced) {}
 
     private final int concurrency;
+    private final boolean wakeAfterEnds;
     private final Set<Running> held = new LinkedHashSet<>();
     private final Set<String> leftGroups = new HashSet<>();
     private boolean news = true;
     private boolean announced;
+    private boolean otherEnds;
     private boolean stopping;
 
-    Slots(int concurrency) {
+    Slots(int concurrency, boolean wakeAfterEnds) {
         this.concurrency = concurrency;
+        this.wakeAfterEnds = wakeAfterEnds;
     }
 
     /** Waits until there is room, and news or this moment. Returns null if the worker stops. */
@@ -80,6 +83,7 @@ final class Slots {
     /** A job that has ended makes room, and is a sign that more waits: a job that it sent, or the next of its group. */
     synchronized void remove(Running running) {
         if (held.remove(running)) {
+            otherEnds |= wakeAfterEnds;
             // More names change nothing: it is enough that there are some.
             if (running.job.exclusiveGroup() != null && leftGroups.size() < 1_000) {
                 leftGroups.add(running.job.exclusiveGroup());
@@ -88,11 +92,12 @@ final class Slots {
         }
     }
 
-    /** Returns whether a job of a group has ended here, and none of its group was taken since. It is asked once about each. */
-    synchronized boolean takeLeftGroups() {
-        boolean left = !leftGroups.isEmpty();
+    /** Returns whether an executor may have to admit the next: a job of a group has ended here, and none of its group was taken since. It says so once. */
+    synchronized boolean needsAdmission() {
+        boolean needed = otherEnds || !leftGroups.isEmpty();
+        otherEnds = false;
         leftGroups.clear();
-        return left;
+        return needed;
     }
 
     synchronized void news() {

@@ -60,7 +60,7 @@ final class Taker implements Runnable {
             start.accept(running);
         }
         pace.looked(System.nanoTime(), !taken.isEmpty(), look.announced());
-        if (taken.size() < look.room() && slots.takeLeftGroups()) {
+        if (taken.size() < look.room() && slots.needsAdmission()) {
             wakeExecutors();
         }
     }

@@ -83,6 +83,22 @@ class GroupIT {
     }
 
     @Test
+    void after_a_limited_job_the_next_starts_without_a_poll_if_executors_are_told() throws Exception {
+        DB.run("rules", "put", "kind", "limited", "--running", "1");
+        try {
+            for (int i = 0; i < 6; i++) {
+                DB.send("limited");
+            }
+            try (JobWorker worker = DB.worker().wakeAfterEnds(true).poll(Duration.ofHours(1)).handler("limited", (job, connection) -> {}).start()) {
+                DB.jobs.wake(DB.pool, TestDatabase.QUEUE);
+                TestDatabase.await("the jobs", () -> (long) DB.value("select count(*) from " + DB.in + "jobs where kind = 'limited'") == 0);
+            }
+        } finally {
+            DB.run("rules", "delete", "kind", "limited");
+        }
+    }
+
+    @Test
     void after_a_cancelled_job_its_group_goes_on_without_a_poll() throws Exception {
         UUID id = DB.send(NewJob.json("cancelled", "{}").exclusiveGroup("cancelled"));
         UUID next = DB.send(NewJob.json("next", "{}").exclusiveGroup("cancelled"));

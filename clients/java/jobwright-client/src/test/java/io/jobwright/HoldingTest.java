@@ -42,7 +42,7 @@ class HoldingTest {
 
     @Test
     void a_job_that_is_taken_again_ends_the_attempt_before() {
-        Slots slots = new Slots(2);
+        Slots slots = new Slots(2, false);
         Running first = taken(TimeUnit.MINUTES.toNanos(1));
         Running second = taken(TimeUnit.MINUTES.toNanos(1));
         slots.add(first);

@@ -56,7 +56,8 @@ class ProcessIT {
             assertEquals(1, DB.written(id), "each job's work is committed once");
         }
         // A second start of one attempt would have failed, and be an error of the job. An attempt after another began when that had ended:
-        assertEquals(0L, DB.value("select count(*) from " + DB.in + "starts a join " + DB.in + "starts b on b.id = a.id and b.attempt = a.attempt + 1 where b.at < a.lease_until"));
+        assertEquals(0L, DB.value("select count(*) from " + DB.in + "starts a join " + DB.in
+                + "starts b on b.id = a.id and b.attempt = a.attempt + 1 where b.at < a.lease_until"));
         assertTrue((long) DB.value("select count(*) from " + DB.in + "starts where attempt = 2") > 0, "the victim had begun some");
         assertEquals(0L, DB.value("select count(*) from " + DB.in + "starts where attempt > 2"));
     }

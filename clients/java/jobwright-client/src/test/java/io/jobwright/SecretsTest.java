@@ -11,8 +11,8 @@ import org.junit.jupiter.api.Test;
 
 class SecretsTest {
     private final UUID id = new UUID(0, 1);
-    private final Job job = new Job(id, new UUID(7, 7), "kind", "\"content\"", new byte[] {1, 2}, "x/y", Map.of("a", "b"), 1, 10, "g", "t", 0, Instant.EPOCH, Instant.EPOCH,
-            null, null, new Cancellation());
+    private final Job job = new Job(id, new UUID(7, 7), "kind", "\"content\"", new byte[] {1, 2}, "x/y", Map.of("a", "b"), 1, 10, "g", "t", 0,
+            Instant.EPOCH, Instant.EPOCH, null, null, new Cancellation());
 
     @Test
     void texts_of_jobs_show_neither_token_nor_content() {

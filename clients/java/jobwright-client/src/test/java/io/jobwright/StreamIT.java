@@ -26,7 +26,8 @@ class StreamIT {
         Map<UUID, Long> started = new ConcurrentHashMap<>();
         UUID first = DB.send("stream");
         ScheduledExecutorService sender = Executors.newSingleThreadScheduledExecutor();
-        try (JobWorker worker = DB.worker().poll(Duration.ofSeconds(5)).handler("stream", (job, connection) -> started.put(job.id(), System.nanoTime())).start()) {
+        try (JobWorker worker = DB.worker().poll(Duration.ofSeconds(5)).handler("stream",
+                (job, connection) -> started.put(job.id(), System.nanoTime())).start()) {
             DB.awaitState(first, "gone");
             sender.scheduleAtFixedRate(() -> send(sent), 0, 50, TimeUnit.MILLISECONDS);
             TestDatabase.await("the stream", () -> sent.size() >= JOBS);

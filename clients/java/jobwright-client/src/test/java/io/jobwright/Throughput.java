@@ -32,7 +32,9 @@ final class Throughput {
                 measure("worker, a commit each, concurrency " + concurrency, JOBS / 5, () -> worker(concurrency));
             }
             measure("worker, 100 groups, concurrency 4", JOBS / 20, () -> worker(4));
-            measure("worker, one group, concurrency 4", JOBS / 100, () -> worker(4));
+            measure("worker, one group, concurrency 4", JOBS / 50, () -> worker(4));
+            DB.run("rules", "put", "kind", "other", "--running", "5");
+            measure("worker, one group, concurrency 4, where a rule exists", JOBS / 50, () -> worker(4));
         } finally {
             DB.afterAll(null);
         }
