@@ -1,0 +1,51 @@
+"""Deadlines: handlers are told that their leases have ended, and connections are ended that are past a deadline."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from ..connecting import cut
+from ..hands import Hand, Hands
+from ..settings import Settings
+
+
+def now() -> float:
+    """The monotonic clock of the event loop, in seconds."""
+    return asyncio.get_running_loop().time()
+
+
+class AsyncWatch:
+    def __init__(self, settings: Settings, hands: Hands) -> None:
+        self._settings = settings
+        self._hands = hands
+        self._at_work: dict[Hand, tuple[asyncio.Future[Any], AsyncConnection[Any]]] = {}
+
+    @contextmanager
+    def deadline(self, connection: AsyncConnection[Any]) -> Iterator[None]:
+        """What is done inside ends within `call_timeout`, or fails with psycopg.OperationalError."""
+        handle = asyncio.get_running_loop().call_later(self._settings.call_timeout, cut, connection)
+        try:
+            yield
+        finally:
+            handle.cancel()
+
+    @contextmanager
+    def at_work(self, hand: Hand, task: "asyncio.Future[Any]", connection: AsyncConnection[Any]) -> Iterator[None]:
+        """The handler's task works with this connection. If it does not end when told to, it is cancelled."""
+        self._at_work[hand] = (task, connection)
+        try:
+            yield
+        finally:
+            del self._at_work[hand]
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.tick)
+            for hand in self._hands.overdue(now(), self._settings.cancel_grace):
+                if (working := self._at_work.get(hand)) is not None:
+                    task, connection = working
+                    cut(connection)
+                    task.cancel()

@@ -1,0 +1,64 @@
+"""The text by which a worker connects, and the way to end a wait for a server that is silent."""
+
+import contextlib
+import os
+import socket
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+#: Parameters of libpq, with which a dead server is noticed, and the variables that set them, too.
+DEFAULTS = {
+    "connect_timeout": (10, "PGCONNECT_TIMEOUT"),
+    "keepalives_idle": (15, None),
+    "keepalives_interval": (5, None),
+    "keepalives_count": (3, None),
+    "tcp_user_timeout": (30_000, None),
+    "application_name": ("jobwright-python", "PGAPPNAME"),
+}
+
+
+def checked(text: str) -> str:
+    """A URL, or `host=… key=value`, with the defaults.
+
+    Raises ValueError, which does not repeat the text: it may hold a password.
+    """
+    try:
+        given = conninfo_to_dict(text)
+        ports = str(given.get("port", "") or "")
+        if not all(port == "" or port.isdecimal() for port in ports.split(",")):
+            raise ValueError
+    except (psycopg.Error, ValueError):
+        raise ValueError(
+            "the text that names the database can't be read: use postgres://user@host/database,"
+            " with @ : / ? # % in a password percent-encoded"
+        ) from None
+    missing: dict[str, Any] = {
+        key: value
+        for key, (value, variable) in DEFAULTS.items()
+        if key not in given and not (variable and os.environ.get(variable))
+    }
+    return make_conninfo(text, **missing)
+
+
+def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Ends a connection from outside, whatever it waits for: the one who uses it gets psycopg.OperationalError."""
+    with contextlib.suppress(psycopg.Error, OSError):
+        with socket.socket(fileno=os.dup(connection.fileno())) as alias:
+            alias.shutdown(socket.SHUT_RDWR)
+
+
+def broken(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether it can't be used again."""
+    return connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+
+
+def hints(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> list[str]:
+    """The payloads of notifications that have arrived. Raises psycopg.OperationalError if the connection was lost."""
+    pgconn = connection.pgconn
+    pgconn.consume_input()
+    found = []
+    while (notification := pgconn.notifies()) is not None:
+        found.append(notification.extra.decode(errors="replace"))
+    return found

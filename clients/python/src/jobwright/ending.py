@@ -1,0 +1,99 @@
+"""Which call ends a job, after its handler has returned or raised. It does no I/O."""
+
+import traceback
+from typing import Any
+
+from .durations import Duration
+from .errors import CANCELLED, LOST, JobCancelled, JobLost, sqlstate
+from .hands import Hand, Hands, State
+from .outcome import Done, Fatal, Later
+from .statements import Call, Statements
+
+#: The database keeps so many characters; of a trace the end says most.
+DETAIL = 4096
+
+
+def name(error: BaseException) -> str:
+    """The class of an error, as in its trace."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def text(error: BaseException) -> str:
+    """An error for people."""
+    said = str(error)
+    return storable(f"{name(error)}: {said}" if said else name(error))
+
+
+def trace(error: BaseException) -> str:
+    """Where it came from."""
+    return storable("".join(traceback.format_exception(error)))[-DETAIL:]
+
+
+def storable(said: str) -> str:
+    """What PostgreSQL can store as a text: no NUL, and no halves of characters."""
+    return said.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def in_transaction(
+    statements: Statements, hands: Hands, hand: Hand, value: Any, keep: Duration | None, now: float
+) -> Call:
+    """The call that ends the job in the transaction of its handler, which has returned `value`.
+
+    It is an error in the database if the job is no longer this worker's, so that the transaction can't commit.
+    Raises JobLost or JobCancelled if that is known already, and if the lease has ended here.
+    """
+    if hand.state is State.HELD and hand.is_over(now):
+        hands.ended(hand, State.LOST, now)
+    if hand.state is State.LOST:
+        raise JobLost(hand.id)
+    if hand.state is State.CANCELLED:
+        raise JobCancelled(hand.id)
+    if isinstance(value, Later):
+        return statements.later(hand.id, hand.token, value.delay, strict=True)
+    if isinstance(value, Fatal):
+        return statements.fail(hand.id, hand.token, storable(value.error), None, dead=True, strict=True)
+    done = value if isinstance(value, Done) else Done(value, keep)
+    return statements.done(hand.id, hand.token, done.result, done.keep if done.keep is not None else keep)
+
+
+def note(hands: Hands, hand: Hand, error: BaseException, now: float) -> None:
+    """Notes what a call about this job has said of it."""
+    if sqlstate(error) == CANCELLED:
+        hands.ended(hand, State.CANCELLED, now)
+    elif sqlstate(error) == LOST:
+        hands.ended(hand, State.LOST, now)
+
+
+def after_error(statements: Statements, hand: Hand, error: BaseException, broken: bool) -> Call | None:
+    """The call that ends the job after its transaction was rolled back, None if there is none.
+
+    None of them is an error in the database if the job is no longer this worker's. `broken`: the connection was lost,
+    so it is not known whether the transaction has committed. The lease ends, and the job runs again if it has not.
+    """
+    if hand.state is State.CANCELLED:
+        return statements.release_many([hand.id], [hand.token])
+    if hand.state is State.LOST:
+        return None
+    if hand.stopped:
+        return statements.release_many([hand.id], [hand.token])
+    if broken:
+        return None
+    if isinstance(error, Later):
+        return statements.later(hand.id, hand.token, error.delay, strict=False)
+    if isinstance(error, Fatal):
+        return statements.fail(hand.id, hand.token, storable(error.error), None, dead=True, strict=False)
+    return statements.fail(hand.id, hand.token, text(error), trace(error), dead=False, strict=False)
+
+
+def line(hand: Hand, error: BaseException, attempt: int, max_attempts: int) -> str | None:
+    """A line for the log: the kind of error and the job, but no texts, which may hold secrets."""
+    if isinstance(error, Later):
+        return None
+    if hand.state is State.CANCELLED:
+        return f"job {hand.id} ({hand.kind}) was cancelled"
+    if hand.state is State.LOST:
+        return f"job {hand.id} ({hand.kind}) was lost: its lease ended before its handler did"
+    if hand.stopped:
+        return f"job {hand.id} ({hand.kind}) was given back: its handler did not end before the worker had to"
+    return f"job {hand.id} ({hand.kind}) failed at attempt {attempt} of {max_attempts}: {name(error)}"

@@ -1,0 +1,27 @@
+"""The schema of jobwright in a database, and the names that follow from it."""
+
+import re
+
+DEFAULT = "jobwright"
+
+
+def checked(schema: str) -> str:
+    """Returns the name if a schema of jobwright can have it. Raises ValueError otherwise."""
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", schema) or schema.startswith("pg_"):
+        raise ValueError(f"the schema {schema!r} can't be used: letters, digits and _, at most 40, and not pg_…")
+    return schema
+
+
+def quoted(schema: str) -> str:
+    """The name as an identifier of SQL."""
+    return f'"{checked(schema)}"'
+
+
+def channel(schema: str) -> str:
+    """The channel of its hints, as an identifier of SQL."""
+    return f'"{checked(schema)}_wake"'
+
+
+def hint(queue: str) -> str:
+    """The payload of a hint that a queue has work."""
+    return f"q{queue}"

@@ -1,0 +1,1 @@
+"""The worker that runs its handlers in threads."""

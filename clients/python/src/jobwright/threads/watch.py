@@ -1,0 +1,69 @@
+"""A thread that looks at deadlines. It does no I/O of its own, so nothing can hold it up."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import Connection
+
+from ..connecting import cut
+from ..hands import Hand, Hands
+from ..settings import Settings
+
+
+class Watch:
+    """Tells handlers that their leases have ended, and ends connections that are past a deadline."""
+
+    def __init__(self, settings: Settings, hands: Hands) -> None:
+        self._settings = settings
+        self._hands = hands
+        self._lock = threading.Lock()
+        self._deadlines: dict[object, tuple[float, Connection[Any]]] = {}
+        self._at_work: dict[Hand, Connection[Any]] = {}
+        self._closing = threading.Event()
+
+    @contextmanager
+    def deadline(self, connection: Connection[Any], seconds: float | None = None) -> Iterator[None]:
+        """What is done inside with the connection ends in so many seconds, or fails with psycopg.OperationalError."""
+        limit = self._settings.call_timeout if seconds is None else seconds
+        key = object()
+        with self._lock:
+            self._deadlines[key] = (time.monotonic() + limit, connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._deadlines[key]
+
+    @contextmanager
+    def at_work(self, hand: Hand, connection: Connection[Any]) -> Iterator[None]:
+        """The handler works with this connection. If it does not end when told to, the connection ends."""
+        with self._lock:
+            self._at_work[hand] = connection
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._at_work[hand]
+
+    def run(self) -> None:
+        while not self._closing.wait(self._settings.tick):
+            self.look()
+
+    def look(self) -> None:
+        now = time.monotonic()
+        overdue = self._hands.overdue(now, self._settings.cancel_grace)
+        # Under the lock, so that the connection is still that of the call, and not closed meanwhile.
+        with self._lock:
+            for key, (ends, connection) in list(self._deadlines.items()):
+                if ends <= now:
+                    cut(connection)
+                    self._deadlines[key] = (float("inf"), connection)
+            for hand in overdue:
+                if (working := self._at_work.get(hand)) is not None:
+                    cut(working)
+
+    def close(self) -> None:
+        self._closing.set()

@@ -1,0 +1,270 @@
+"""Connections are lost, or never come; the worker says so once and goes on."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+import time
+from typing import Any
+
+import psycopg
+import psycopg_pool
+import pytest
+from harness import Context
+from psycopg import Connection
+
+from jobwright import AsyncWorker, Worker, send, wake
+from jobwright.connecting import checked, cut
+
+OWN = "select pid from pg_stat_activity where application_name = %s and pid <> pg_backend_pid()"
+
+
+def named(url: str, name: str) -> str:
+    return psycopg.conninfo.make_conninfo(url, application_name=name)
+
+
+def test_a_worker_recovers_when_all_its_connections_are_ended(
+    db: Connection[Any],
+    url: str,
+    schema: str,
+    executor: None,
+    worker: Any,
+    eventually: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun: list[int] = []
+    proceed = threading.Event()
+
+    def handle(context: Context) -> None:
+        begun.append(context.job.attempt)
+        context.execute(f"insert into {schema}.effect values (%s, %s)", [context.job.id, str(context.job.attempt)])
+        if context.job.attempt == 1:
+            proceed.wait(20)
+
+    id = send(db, "work", 1, schema=schema)
+    worker({"work": handle}, database=named(url, schema), lease=1)
+    eventually(lambda: begun == [1], "it has begun")
+    db.execute(f"select pg_terminate_backend(pid) from ({OWN}) own", [schema])
+    proceed.set()
+    eventually(lambda: not db.execute("select from jobs").fetchall(), "another attempt is done")
+    # The first one's work is gone with its connection.
+    assert db.execute("select job, note from effect").fetchall() == [(id, "2")]
+    eventually(lambda: "can use the database again" in caplog.text, "it says that it is over")
+    lines = [record.getMessage() for record in caplog.records if "use the database" in record.getMessage()]
+    assert 2 <= len(lines) <= 4, lines
+    assert not any("proceed" in line for line in lines)
+
+
+def test_idle_connections_that_were_lost_cost_no_attempt(
+    db: Connection[Any], url: str, schema: str, worker: Any, eventually: Any
+) -> None:
+    attempts: list[int] = []
+    send(db, "work", 1, schema=schema)
+    worker({"work": lambda context: attempts.append(context.job.attempt)}, database=named(url, schema), lease=600)
+    eventually(lambda: not db.execute("select from jobs").fetchall(), "the first is done")
+    # Only those of handlers: the one that takes listens.
+    handlers = f"select pg_terminate_backend(pid) from pg_stat_activity where pid in ({OWN}) and query = 'COMMIT'"
+    assert db.execute(handlers, [schema]).fetchall() == [(True,)]
+    send(db, "work", 2, schema=schema)
+    eventually(lambda: not db.execute("select from jobs").fetchall(), "the second is done")
+    assert attempts == [1, 1]
+
+
+def test_a_server_that_is_silent_is_noticed(
+    url: str, schema: str, worker: Any, eventually: Any, caplog: pytest.LogCaptureFixture, db: Connection[Any]
+) -> None:
+    """A relay passes everything on, until it is told to be silent."""
+    with Relay(url) as relay:
+        worker({"work": lambda context: None}, database=relay.url, call_timeout=0.5)
+        send(db, "work", 1, schema=schema)
+        eventually(lambda: not db.execute("select from jobs").fetchall(), "it works")
+        relay.silent = True
+        eventually(lambda: "can't use the database" in caplog.text, "it says so", 15)
+        relay.silent = False
+        send(db, "work", 1, schema=schema)
+        eventually(lambda: not db.execute("select from jobs").fetchall(), "it works again", 30)
+
+
+class Relay:
+    def __init__(self, url: str) -> None:
+        found = psycopg.conninfo.conninfo_to_dict(url)
+        self._target = (str(found.get("host", "localhost")), int(found.get("port") or 5432))
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = psycopg.conninfo.make_conninfo(
+            url, host="127.0.0.1", port=self._server.getsockname()[1], sslmode="disable", connect_timeout=2
+        )
+        self.silent = False
+        self._sockets: list[socket.socket] = []
+
+    def __enter__(self) -> "Relay":
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for one in [self._server, *self._sockets]:
+            one.close()
+
+    def _accept(self) -> None:
+        try:
+            while True:
+                client, _ = self._server.accept()
+                server = socket.create_connection(self._target)
+                self._sockets += [client, server]
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._copy, args=ends, daemon=True).start()
+        except OSError:
+            return
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                if not self.silent:
+                    target.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for one in (source, target):
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+
+def test_the_database_may_come_later(
+    db: Connection[Any], url: str, schema: str, worker: Any, eventually: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = threading.Event()
+
+    def connect() -> Connection[Any]:
+        if not there.is_set():
+            raise psycopg.OperationalError("connection refused")
+        return psycopg.connect(url)
+
+    async def connect_async() -> psycopg.AsyncConnection[Any]:
+        if not there.is_set():
+            raise psycopg.OperationalError("connection refused")
+        return await psycopg.AsyncConnection.connect(url)
+
+    send(db, "work", 1, schema=schema)
+    worker({"work": lambda context: None}, database=connect_async if worker.kind == "asyncio" else connect)
+    eventually(lambda: "connection refused" in caplog.text, "it says so")
+    there.set()
+    eventually(lambda: not db.execute("select from jobs").fetchall(), "the job is done")
+
+
+def test_hints_wake_a_worker(db: Connection[Any], schema: str, worker: Any, eventually: Any) -> None:
+    done: list[Any] = []
+    worker({"work": lambda context: done.append(context.job.payload)}, poll_interval=600)
+    eventually(lambda: listens(db, schema), "it listens")
+    send(db, "work", 1, schema=schema)
+    wake(db, schema=schema)
+    eventually(lambda: done == [1], "it was woken", 5)
+    # Once more, when it has waited, and after a hint that is for others.
+    wake(db, "other", schema=schema)
+    send(db, "work", 2, schema=schema)
+    wake(db, schema=schema)
+    eventually(lambda: done == [1, 2], "it was woken again", 5)
+
+
+def listens(db: Connection[Any], schema: str) -> bool:
+    query = "select from pg_stat_activity where query like %s and wait_event = 'ClientRead' and pid <> pg_backend_pid()"
+    return bool(db.execute(query, [f'%"{schema}".take(%']).fetchall())
+
+
+def test_groups_do_not_overlap_in_four_slots(
+    db: Connection[Any], schema: str, executor: None, worker: Any, eventually: Any
+) -> None:
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+    together: list[int] = []
+    lock = threading.Lock()
+
+    def handle(context: Context) -> None:
+        group = context.job.group
+        with lock:
+            running[group] = running.get(group, 0) + 1
+            most[group] = max(most.get(group, 0), running[group])
+            together.append(sum(running.values()))
+        time.sleep(0.02)
+        context.execute(f"insert into {schema}.effect values (%s, %s)", [context.job.id, group])
+        with lock:
+            running[group] -= 1
+
+    with db.transaction():
+        for number in range(60):
+            send(db, "work", number, schema=schema, exclusive_group=f"g{number % 6}", ordered=True)
+    worker({"work": handle}, concurrency=4)
+    eventually(lambda: not db.execute("select from jobs").fetchall(), "all are done", 40)
+    assert most == {f"g{number}": 1 for number in range(6)}
+    assert max(together) > 1
+    assert db.execute("select count(*) from effect").fetchone() == (60,)
+
+
+def test_a_pool_of_the_application(db: Connection[Any], url: str, schema: str, eventually: Any) -> None:
+    done: list[Any] = []
+    with psycopg_pool.ConnectionPool(url, min_size=1, max_size=6, open=True) as pool:
+        worker = Worker(pool, schema=schema, concurrency=2, poll_interval=0.1)
+        worker.handle("work", lambda job, connection: done.append(job.payload))
+        with worker:
+            for number in range(20):
+                send(db, "work", number, schema=schema)
+            eventually(lambda: len(done) == 20, "all are done")
+        # What it gives back is as the pool made it.
+        with pool.connection() as connection:
+            assert not connection.autocommit
+            assert connection.execute("select count(*) from pg_listening_channels()").fetchone() == (0,)
+
+
+async def pool_main(url: str, schema: str, count: int) -> list[Any]:
+    done: list[Any] = []
+    async with psycopg_pool.AsyncConnectionPool(url, min_size=1, max_size=6, open=False) as pool:
+        worker = AsyncWorker(pool, schema=schema, concurrency=2, poll_interval=0.1)
+
+        async def handle(job: Any, connection: Any) -> None:
+            done.append(job.payload)
+
+        worker.handle("work", handle)
+        async with worker:
+            ends = time.monotonic() + 20
+            while len(done) < count and time.monotonic() < ends:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        async with pool.connection() as connection:
+            assert not connection.autocommit
+    return done
+
+
+def test_an_async_pool_of_the_application(db: Connection[Any], url: str, schema: str) -> None:
+    for number in range(20):
+        send(db, "work", number, schema=schema)
+    assert sorted(asyncio.run(pool_main(url, schema, 20))) == list(range(20))
+
+
+def test_no_password_in_errors() -> None:
+    for text in ("postgres://app:se/cret@host/db", "postgres://app:secret@host:se%63ret/db", "password='secret"):
+        with pytest.raises(ValueError, match="percent-encoded") as raised:
+            checked(text)
+        assert "cret" not in str(raised.value)
+        assert raised.value.__cause__ is None
+
+
+def test_cut_ends_a_wait(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        timer = threading.Timer(0.2, cut, [connection])
+        timer.start()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("select pg_sleep(30)")
+        timer.join()
+        assert connection.closed
+        cut(connection)  # Once more does no harm.
+
+
+def test_logs_have_no_texts_of_errors(
+    db: Connection[Any], schema: str, worker: Any, eventually: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(context: Context) -> None:
+        raise ValueError("the secret")
+
+    caplog.set_level(logging.INFO)
+    send(db, "work", {"password": "secret"}, schema=schema)
+    worker({"work": handle})
+    eventually(lambda: "failed at attempt 1 of 10: ValueError" in caplog.text, "the failure is logged")
+    assert "secret" not in caplog.text

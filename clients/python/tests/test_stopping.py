@@ -1,0 +1,150 @@
+"""A worker that stops takes no more, gives back what it has not begun, and waits for the rest as long as it may."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import psycopg
+import pytest
+from harness import Context
+from psycopg import Connection
+
+from jobwright import AsyncJob, AsyncWorker, send
+
+
+def waiting(db: Connection[Any]) -> list[Any]:
+    return db.execute("select state, attempt from jobs order by seq").fetchall()
+
+
+def test_stop_waits_for_handlers_and_takes_no_more(
+    db: Connection[Any], schema: str, worker: Any, eventually: Any
+) -> None:
+    begun = threading.Semaphore(0)
+    proceed = threading.Event()
+
+    def handle(context: Context) -> None:
+        begun.release()
+        proceed.wait(20)
+
+    for _ in range(4):
+        send(db, "work", 1, schema=schema)
+    running = worker({"work": handle}, concurrency=2)
+    assert begun.acquire(timeout=20)
+    assert begun.acquire(timeout=20)
+    stopped: list[bool] = []
+    stopping = threading.Thread(target=lambda: stopped.append(running.stop(30)))
+    stopping.start()
+    # The taker ends first, and its connection with it.
+    eventually(lambda: not takers(db, schema), "it takes no more")
+    assert not stopped
+    proceed.set()
+    stopping.join(30)
+    assert stopped == [True]
+    assert waiting(db) == [("waiting", 0)] * 2
+
+
+def takers(db: Connection[Any], schema: str) -> list[Any]:
+    return db.execute(
+        "select pid from pg_stat_activity where query like %s and pid <> pg_backend_pid()", [f'%"{schema}".take(%']
+    ).fetchall()
+
+
+def test_what_is_not_begun_is_given_back(
+    db: Connection[Any], url: str, schema: str, worker: Any, eventually: Any
+) -> None:
+    """The connections for handlers can't be opened, so that the jobs are taken and don't begin."""
+    allowed = threading.Semaphore(1)  # for the taker
+
+    def connect() -> Connection[Any]:
+        if not allowed.acquire(blocking=False):
+            raise psycopg.OperationalError("too many connections")
+        return psycopg.connect(url)
+
+    async def connect_async() -> psycopg.AsyncConnection[Any]:
+        if not allowed.acquire(blocking=False):
+            raise psycopg.OperationalError("too many connections")
+        return await psycopg.AsyncConnection.connect(url)
+
+    for _ in range(2):
+        send(db, "work", 1, schema=schema)
+    is_async = "asyncio" in worker.kind
+    running = worker({"work": lambda context: None}, database=connect_async if is_async else connect, concurrency=2)
+    eventually(lambda: waiting(db) == [("external", 1)] * 2, "both are taken")
+    assert running.stop(20)
+    assert waiting(db) == [("waiting", 0)] * 2
+
+
+def test_a_handler_that_outlasts_the_grace_is_told_and_its_job_given_back(
+    db: Connection[Any], schema: str, worker: Any, eventually: Any
+) -> None:
+    begun = threading.Event()
+
+    def handle(context: Context) -> None:
+        context.execute(f"insert into {schema}.effect values (%s, 'work')", [context.job.id])
+        begun.set()
+        ends = time.monotonic() + 20
+        while not context.job.cancelled.is_set() and time.monotonic() < ends:
+            threading.Event().wait(0.02)
+        raise InterruptedError("told to end")
+
+    send(db, "work", 1, schema=schema)
+    running = worker({"work": handle}, lease=600)
+    assert begun.wait(20)
+    assert running.stop(0.1)
+    assert waiting(db) == [("waiting", 0)]
+    assert db.execute("select count(*) from effect").fetchone() == (0,)
+
+
+def test_a_handler_in_a_statement_that_takes_too_long_is_cut_off(
+    db: Connection[Any], schema: str, worker: Any, eventually: Any
+) -> None:
+    begun = threading.Event()
+
+    def handle(context: Context) -> None:
+        begun.set()
+        context.execute("select pg_sleep(50)")
+
+    send(db, "work", 1, schema=schema)
+    running = worker({"work": handle}, lease=600, cancel_grace=0.3)
+    assert begun.wait(20)
+    began = time.monotonic()
+    assert running.stop(0.1)
+    assert time.monotonic() < began + 10
+    assert waiting(db) == [("waiting", 0)]
+
+
+def test_the_task_of_an_async_handler_is_cancelled(db: Connection[Any], url: str, schema: str, eventually: Any) -> None:
+    ends: list[str] = []
+
+    async def main() -> bool:
+        worker = AsyncWorker(url, schema=schema, cancel_grace=0.2, lease=600)
+        begun = asyncio.Event()
+
+        @worker.handler("work")
+        async def work(job: AsyncJob, connection: psycopg.AsyncConnection[Any]) -> None:
+            await connection.execute(f"insert into {schema}.effect values (%s, 'work')", [job.id])
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+
+        await worker.start()
+        await asyncio.wait_for(begun.wait(), 20)
+        return await worker.stop(0.1)
+
+    send(db, "work", 1, schema=schema)
+    assert asyncio.run(main())
+    assert ends == ["cancelled"]
+    assert waiting(db) == [("waiting", 0)]
+    assert db.execute("select count(*) from effect").fetchone() == (0,)
+
+
+def test_a_worker_is_started_once_and_needs_handlers(url: str, schema: str, worker: Any) -> None:
+    with pytest.raises(ValueError, match="no handlers"):
+        worker({})
+    running = worker({"work": lambda context: None})
+    assert running.stop(5)
+    assert running.stop(5)
