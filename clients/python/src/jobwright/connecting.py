@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -34,12 +35,16 @@ def checked(text: str) -> str:
             "the text that names the database can't be read: use postgres://user@host/database,"
             " with @ : / ? # % in a password percent-encoded"
         ) from None
-    missing: dict[str, Any] = {
+    return make_conninfo(text, **defaults(given))
+
+
+def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that neither these parameters nor the environment set."""
+    return {
         key: value
         for key, (value, variable) in DEFAULTS.items()
         if key not in given and not (variable and os.environ.get(variable))
     }
-    return make_conninfo(text, **missing)
 
 
 def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -1,7 +1,7 @@
 """The fixture `jobwright_jobs` for tests of programs that send jobs: what was sent, and running it without a worker.
 
 It sees the jobs that were sent in the test's transaction. Override `jobwright_connection` to return the connection of
-yours, and `jobwright_schema` if the schema is not `jobwright`.
+yours, and `jobwright_schema` if the schema is neither that of JOBWRIGHT_DATABASE_SCHEMA nor `jobwright`.
 """
 
 import json
@@ -156,7 +156,7 @@ def _sent(row: tuple[Any, ...]) -> SentJob:
 @pytest.fixture
 def jobwright_schema() -> str:
     """The schema of jobwright in the database of the tests: JOBWRIGHT_DATABASE_SCHEMA, or jobwright."""
-    return os.environ.get("JOBWRIGHT_DATABASE_SCHEMA", names.DEFAULT)
+    return names.default()
 
 
 @pytest.fixture

@@ -1,8 +1,14 @@
 """The schema of jobwright in a database, and the names that follow from it."""
 
+import os
 import re
 
-DEFAULT = "jobwright"
+VARIABLE = "JOBWRIGHT_DATABASE_SCHEMA"
+
+
+def default() -> str:
+    """Where none is named: that of the variable, which the program `jobwright` reads too, or else `jobwright`."""
+    return os.environ.get(VARIABLE) or "jobwright"
 
 
 def checked(schema: str) -> str:

@@ -1,4 +1,6 @@
-"""Sends, cancels and wakes, in the transaction of the caller's connection. Each takes the schema of jobwright.
+"""Sends, cancels and wakes, in the transaction of the caller's connection.
+
+Without `schema`, it is that of the variable JOBWRIGHT_DATABASE_SCHEMA, or else `jobwright`.
 
 Errors are psycopg's: SQLSTATE 22023 names the argument that can't be used, 23505 says that a unique key is held.
 """
@@ -13,7 +15,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from .durations import Duration, interval
-from .schema import DEFAULT
+from .schema import default
 from .statements import Call, Statements
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ TYPES = {
 }
 
 
-def call(schema: str, kind: str, payload: Any, options: Mapping[str, Any]) -> Call:
+def call(schema: str | None, kind: str, payload: Any, options: Mapping[str, Any]) -> Call:
     """The call that sends a job. Raises TypeError for an option that `send` has not, and ValueError."""
     unknown = sorted(set(options) - set(TYPES))
     if unknown:
@@ -86,7 +88,7 @@ def call(schema: str, kind: str, payload: Any, options: Mapping[str, Any]) -> Ca
         elif name in ("ttl", "unique_period"):
             value = interval(value)
         arguments[name] = (value, TYPES[name])
-    return Statements(schema).send(arguments)
+    return Statements(schema or default()).send(arguments)
 
 
 def send(
@@ -94,7 +96,7 @@ def send(
     kind: str,
     payload: Any = None,
     *,
-    schema: str = DEFAULT,
+    schema: str | None = None,
     **options: "Unpack[SendOptions]",
 ) -> UUID:
     """Sends a job and returns its id: it exists if, and only if, the transaction of this connection commits.
@@ -110,7 +112,7 @@ async def send_async(
     kind: str,
     payload: Any = None,
     *,
-    schema: str = DEFAULT,
+    schema: str | None = None,
     **options: "Unpack[SendOptions]",
 ) -> UUID:
     """As `send`."""
@@ -125,11 +127,11 @@ def cancel(
     *,
     kind: str | None = None,
     unique_key: str | None = None,
-    schema: str = DEFAULT,
+    schema: str | None = None,
 ) -> bool:
     """Cancels a job by its id, or by its kind and unique key. Returns whether there was one that had not ended."""
     with connection.cursor(row_factory=tuple_row) as cursor:
-        return bool(_one(cursor.execute(*Statements(schema).cancel(id, kind, unique_key)).fetchone()))
+        return bool(_one(cursor.execute(*Statements(schema or default()).cancel(id, kind, unique_key)).fetchone()))
 
 
 async def cancel_async(
@@ -138,22 +140,22 @@ async def cancel_async(
     *,
     kind: str | None = None,
     unique_key: str | None = None,
-    schema: str = DEFAULT,
+    schema: str | None = None,
 ) -> bool:
     """As `cancel`."""
     async with connection.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(*Statements(schema).cancel(id, kind, unique_key))
+        await cursor.execute(*Statements(schema or default()).cancel(id, kind, unique_key))
         return bool(_one(await cursor.fetchone()))
 
 
-def wake(connection: Connection[Any], queue: str = "default", *, schema: str = DEFAULT) -> None:
+def wake(connection: Connection[Any], queue: str = "default", *, schema: str | None = None) -> None:
     """Tells workers and executors that a queue has work. Call it after the commit, in a transaction of its own."""
-    connection.execute(*Statements(schema).wake(queue))
+    connection.execute(*Statements(schema or default()).wake(queue))
 
 
-async def wake_async(connection: AsyncConnection[Any], queue: str = "default", *, schema: str = DEFAULT) -> None:
+async def wake_async(connection: AsyncConnection[Any], queue: str = "default", *, schema: str | None = None) -> None:
     """As `wake`."""
-    await connection.execute(*Statements(schema).wake(queue))
+    await connection.execute(*Statements(schema or default()).wake(queue))
 
 
 def _one(row: Any) -> Any:

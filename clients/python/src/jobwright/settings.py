@@ -50,7 +50,7 @@ class Options(TypedDict, total=False):
     content_types: Sequence[str] | None
     listen: bool
     name: str | None
-    schema: str
+    schema: str | None
 
 
 def settings(
@@ -65,7 +65,7 @@ def settings(
     content_types: Sequence[str] | None = None,
     listen: bool = True,
     name: str | None = None,
-    schema: str = names.DEFAULT,
+    schema: str | None = None,
 ) -> Settings:
     """Raises ValueError for what can't be used."""
     queues = (queue,) if isinstance(queue, str) else tuple(queue)
@@ -84,5 +84,5 @@ def settings(
         content_types=None if content_types is None else tuple(content_types),
         listen=listen,
         name=name or f"{socket.gethostname()}:{os.getpid()}",
-        schema=names.checked(schema),
+        schema=names.checked(schema or names.default()),
     )

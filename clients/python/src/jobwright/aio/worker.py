@@ -45,6 +45,11 @@ class AsyncWorker:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
 
+    @property
+    def name(self) -> str:
+        """The name under which `jobwright status` shows it."""
+        return self._settings.name
+
     def handle(self, kind: str, handler: AsyncHandler) -> None:
         """The handler of a kind of jobs. It gets the job, and the connection in whose transaction the job ends."""
         if self._tasks:

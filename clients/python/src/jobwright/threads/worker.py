@@ -45,7 +45,7 @@ class Worker:
       is closed.
     - `call_timeout` (30 s): the longest time for a call of the worker itself, and for the end of a job with its commit.
     - `content_types`: formats of sealed or compressed content that the handlers can read.
-    - `name` (host:pid): for people. `schema` ("jobwright").
+    - `name` (host:pid): for people. `schema`: that of JOBWRIGHT_DATABASE_SCHEMA, or else `jobwright`.
 
     Raises ValueError for what can't be used.
     """
@@ -66,6 +66,11 @@ class Worker:
         self._lock = threading.Lock()
         self._stopped = False
         self._hurry = threading.Event()
+
+    @property
+    def name(self) -> str:
+        """The name under which `jobwright status` shows it."""
+        return self._settings.name
 
     def handle(self, kind: str, handler: Handler) -> None:
         """The handler of a kind of jobs. It gets the job, and the connection in whose transaction the job ends."""
