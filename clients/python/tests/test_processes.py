@@ -62,6 +62,23 @@ def test_another_worker_continues_after_one_is_killed(
     assert other.wait(20) == 0
 
 
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_worker_that_was_paused_beyond_its_lease_commits_nothing(
+    kind: str, db: Connection[Any], schema: str, executor: None, spawn: Spawn, eventually: Any
+) -> None:
+    id = send(db, "work", 1, schema=schema)
+    paused = spawn(kind, "paused", 1)
+    eventually(lambda: db.execute("select from start").fetchall(), "it has begun")
+    paused.send_signal(signal.SIGSTOP)
+    spawn(kind, "other", 1)
+    eventually(lambda: not db.execute("select from jobs").fetchall(), "the other has done it", 30)
+    paused.send_signal(signal.SIGCONT)
+    paused.send_signal(signal.SIGTERM)
+    # It ends its handler before it ends.
+    assert paused.wait(30) == 0
+    assert db.execute("select job, note from effect").fetchall() == [(id, "other")]
+
+
 def test_both_kinds_share_a_queue(db: Connection[Any], schema: str, spawn: Spawn, eventually: Any) -> None:
     spawn("threads", "a", 60, "4")
     spawn("asyncio", "b", 60, "4")

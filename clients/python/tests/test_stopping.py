@@ -69,10 +69,17 @@ def test_what_is_not_begun_is_given_back(
     for _ in range(2):
         send(db, "work", 1, schema=schema)
     is_async = "asyncio" in worker.kind
-    running = worker({"work": lambda context: None}, database=connect_async if is_async else connect, concurrency=2)
+    ran: list[Any] = []
+    database = connect_async if is_async else connect
+    running = worker({"work": lambda context: ran.append(context.job.id)}, database=database, concurrency=2)
     eventually(lambda: waiting(db) == [("external", 1)] * 2, "both are taken")
     assert running.stop(20)
     assert waiting(db) == [("waiting", 0)] * 2
+    # They don't begin afterwards, either.
+    for _ in range(9):
+        allowed.release()
+    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("jobwright-slot")], "slots end")
+    assert not ran
 
 
 def test_a_handler_that_outlasts_the_grace_is_told_and_its_job_given_back(

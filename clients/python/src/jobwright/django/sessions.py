@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
-from django.db import close_old_connections, connections, reset_queries, transaction
+from django.db import connections, reset_queries, transaction
 from django.db.utils import Error
 from psycopg import Connection
 
@@ -32,8 +32,10 @@ class DjangoSessions(Sessions):
         wrapper = connections[self._alias]
         try:
             reset_queries()
-            close_old_connections()
-            # A lost connection would be noticed when the task has begun.
+            for other in connections.all(initialized_only=True):
+                if other is not wrapper:
+                    other.close_if_unusable_or_obsolete()
+            # This one is kept, whatever CONN_MAX_AGE says. That it is lost would be noticed when the task has begun.
             if wrapper.connection is not None and not wrapper.is_usable():
                 wrapper.close()
             wrapper.ensure_connection()
