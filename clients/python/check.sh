@@ -1,11 +1,11 @@
 #!/bin/sh
-# Checks clients/python: linter, types, and the tests on a real PostgreSQL, with the newest and the oldest of what is supported.
+# Checks clients/python: linter, types, and the tests on a real PostgreSQL, with the newest and the oldest supported packages.
 #
 #   DATABASE_URL=postgres://… JOBWRIGHT_BIN=target/debug/jobwright clients/python/check.sh [ARGUMENTS OF PYTEST]
 #
 # The role of DATABASE_URL creates and drops schemas (py_…), and ends its own connections. JOBWRIGHT_BIN is the program `jobwright`.
 # Environments are made below target/clients/python with packages from the index of pip, pinned in requirements/. Python 3.12 or
-# newer runs `newest` (Django 6), 3.10 to 3.12 `oldest` (Django 5.2). What has no Python here is left out, and named.
+# newer runs `newest` (Django 6), 3.10 to 3.12 `oldest` (Django 5.2). A set without a Python here is left out, and named.
 # PYTHON_NEWEST and PYTHON_OLDEST name others. Each step has a deadline.
 # Exit codes: 0 passed, 1 failed, 2 something is missing.
 set -u
@@ -53,7 +53,7 @@ prepare() {
         --force-reinstall "$here"
 }
 
-# Says what fails, and remembers it.
+# Names a step that fails, and remembers it.
 failed=0
 step() {
     name=$1

@@ -34,7 +34,7 @@ def environment(url: str, schema: str) -> dict[str, str]:
 def variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        pytest.exit(f"{name} is not set: clients/python/check.sh says what the tests need", returncode=2)
+        pytest.exit(f"{name} is not set: the first lines of clients/python/check.sh name it", returncode=2)
     return value
 
 

@@ -13,7 +13,7 @@ DEADLINE = 30.0
 
 
 class Context(Protocol):
-    """What a handler of a test uses, whatever its worker."""
+    """The part of both workers that the handlers of tests use."""
 
     job: Any
 

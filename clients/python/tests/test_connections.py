@@ -215,7 +215,7 @@ def test_a_pool_of_the_application(db: Connection[Any], url: str, schema: str, e
             for number in range(20):
                 send(db, "work", number, schema=schema)
             eventually(lambda: len(done) == 20, "all are done")
-        # What it gives back is as the pool made it.
+        # The pool gets its connections back as it made them.
         with pool.connection() as connection:
             assert not connection.autocommit
             assert connection.execute("select count(*) from pg_listening_channels()").fetchone() == (0,)

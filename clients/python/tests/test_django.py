@@ -30,7 +30,7 @@ from jobwright.django.tasks import TaskResultDoesNotExist, task_enqueued, task_f
 
 @pytest.fixture
 def run(url: str, schema: str) -> Callable[..., str]:
-    """Runs Python in the project; returns what it prints."""
+    """Runs Python in the project; returns its output."""
 
     def run(code: str, *arguments: str) -> str:
         command = [sys.executable, "-W", "error", "-c", SCRIPT + code, *arguments]
@@ -160,7 +160,7 @@ def test_tasks_wake_a_worker_after_the_commit(
 def test_idle_connections_that_were_lost_cost_no_attempt(
     run: Callable[..., str], manage: Any, db: Connection[Any], schema: str, eventually: Any
 ) -> None:
-    manage(*WORKER)
+    manage(*WORKER, "--concurrency", "1")
     for note in ("first", "second"):
         id = run(f'print(record.enqueue("{note}").id)')
         eventually(lambda id=id: db.execute("select from effect where job = %s", [id]).fetchall(), "it is done")

@@ -130,7 +130,7 @@ def test_a_cancelled_job_is_told_and_its_group_is_free(
             seen.append(context.job.cancelled.is_set())
 
     first = send(db, "grouped", 1, schema=schema, exclusive_group="g")
-    # Long, so that the group is free by what the worker says, and not because the lease has ended.
+    # Long, so that the group is free because the worker says so, and not because the lease has ended.
     worker({"grouped": handle}, lease=3 if told_by == "renewal" else 600, concurrency=2)
     eventually(lambda: begun == [first], "the first job begins")
     second = send(db, "grouped", 2, schema=schema, exclusive_group="g")

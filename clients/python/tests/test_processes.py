@@ -49,7 +49,7 @@ def test_another_worker_continues_after_one_is_killed(
     victim.send_signal(signal.SIGKILL)
     victim.wait(20)
     eventually(lambda: not db.execute("select from jobs").fetchall(), "all jobs are done", 40)
-    # What the victim had written is gone with it, and each job has committed once.
+    # The victim's writes are gone with it, and each job has committed once.
     assert db.execute("select distinct note from effect").fetchall() == [("other",)]
     assert sorted(row[0] for row in db.execute("select job from effect")) == sorted(jobs)
     again = db.execute(

@@ -1,4 +1,4 @@
-"""A worker that stops takes no more, gives back what it has not begun, and waits for the rest as long as it may."""
+"""A worker that stops takes no more, gives back the jobs that are not begun, and waits a while for the rest."""
 
 import asyncio
 import threading

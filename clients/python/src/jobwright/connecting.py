@@ -48,7 +48,7 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Ends a connection from outside, whatever it waits for: the one who uses it gets psycopg.OperationalError."""
+    """Ends a connection from outside, even in a wait: its user gets psycopg.OperationalError."""
     with contextlib.suppress(psycopg.Error, OSError):
         with socket.socket(fileno=os.dup(connection.fileno())) as alias:
             alias.shutdown(socket.SHUT_RDWR)

@@ -31,7 +31,7 @@ def trace(error: BaseException) -> str:
 
 
 def storable(said: str) -> str:
-    """What PostgreSQL can store as a text: no NUL, and no halves of characters."""
+    """The text as PostgreSQL can store it: no NUL, and no halves of characters."""
     return said.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -58,7 +58,7 @@ def in_transaction(
 
 
 def note(hands: Hands, hand: Hand, error: BaseException, now: float) -> None:
-    """Notes what a call about this job has said of it."""
+    """Notes that a call about this job was refused, and why."""
     if sqlstate(error) == CANCELLED:
         hands.ended(hand, State.CANCELLED, now)
     elif sqlstate(error) == LOST:

@@ -11,7 +11,7 @@ class JobwrightError(Exception):
 
 
 class JobEnded(JobwrightError):
-    """The job is no longer this worker's: what the handler wrote can't be committed. Let it pass."""
+    """The job is no longer this worker's: the handler's writes can't be committed. Let it pass."""
 
     def __init__(self, job: UUID, why: str) -> None:
         super().__init__(f"the job {job} {why}")

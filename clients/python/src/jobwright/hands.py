@@ -79,7 +79,7 @@ class Hands:
             return [hand for hand in self._hands.values() if hand.state is State.HELD]
 
     def renewed(self, rows: Iterable[tuple[UUID, str]], sent_at: float) -> None:
-        """Notes what `extend_many` answered to a call of this time."""
+        """Notes the answer of `extend_many` to a call of this time."""
         with self._lock:
             held = {hand.id: hand for hand in self._hands.values() if hand.state is State.HELD}
             for id, state in rows:

@@ -29,7 +29,7 @@ class AsyncProgress(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JobDetails:
-    """What the table says of a job, when it was taken."""
+    """A job as the table had it when it was taken."""
 
     id: UUID
     """The same at each attempt: an idempotency key for effects outside of the transaction."""
@@ -76,7 +76,7 @@ class Job(JobDetails):
     def progress(self, percent: int | None = None, note: str | None = None, *, checkpoint: Any = None) -> None:
         """Notes how far it has got (0 to 100), for people, and the checkpoint (JSON) that the next attempt gets.
 
-        What is None stays as it was. It is written at once, apart from the handler's transaction.
+        None leaves a value as it was. It is written at once, apart from the handler's transaction.
         Raises JobLost or JobCancelled if the job is no longer this worker's, and psycopg.Error.
         """
         self._progress(percent, note, checkpoint)

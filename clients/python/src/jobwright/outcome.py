@@ -1,6 +1,6 @@
 """How a handler ends, other than by returning a result or raising an error.
 
-`Later` and `Fatal` can be returned or raised. Returned, they commit what the handler wrote; raised, they roll it back.
+`Later` and `Fatal` can be returned or raised. Returned, they commit the handler's writes; raised, they roll them back.
 """
 
 from dataclasses import dataclass

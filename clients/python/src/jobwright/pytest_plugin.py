@@ -1,4 +1,4 @@
-"""The fixture `jobwright_jobs` for tests of programs that send jobs: what was sent, and running it without a worker.
+"""The fixture `jobwright_jobs` for tests of programs that send jobs: it finds them, and runs them without a worker.
 
 It sees the jobs that were sent in the test's transaction. Override `jobwright_connection` to return the connection of
 yours, and `jobwright_schema` if the schema is neither that of JOBWRIGHT_DATABASE_SCHEMA nor `jobwright`.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SendOptions(TypedDict, total=False):
-    """What `send` takes besides kind and payload. Left out, or None, each has its default (docs/interop.md)."""
+    """The arguments of `send` besides kind and payload. Left out, or None, each has its default (docs/interop.md)."""
 
     queue: str | None
     priority: int | None

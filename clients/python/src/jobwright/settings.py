@@ -1,4 +1,4 @@
-"""What both kinds of workers are told, checked once."""
+"""The settings of both kinds of workers, checked once."""
 
 import os
 import socket
@@ -38,7 +38,7 @@ class Settings:
 
 
 class Options(TypedDict, total=False):
-    """What a worker can be told; see `Worker`."""
+    """The arguments of a worker; see `Worker`."""
 
     queue: str | Sequence[str]
     concurrency: int
@@ -67,7 +67,7 @@ def settings(
     name: str | None = None,
     schema: str | None = None,
 ) -> Settings:
-    """Raises ValueError for what can't be used."""
+    """Raises ValueError for a setting that can't be used."""
     queues = (queue,) if isinstance(queue, str) else tuple(queue)
     if not queues:
         raise ValueError("a worker needs a queue")

@@ -12,7 +12,7 @@ from .job import COLUMNS
 
 
 class Call(NamedTuple):
-    """What `execute` takes."""
+    """The arguments of `execute`."""
 
     query: bytes
     parameters: Sequence[Any] = ()

@@ -1,4 +1,4 @@
-"""What the tasks write."""
+"""The table that the tasks write."""
 
 from django.db import models
 

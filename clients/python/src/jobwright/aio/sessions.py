@@ -11,7 +11,7 @@ from ..connecting import broken, checked
 
 @runtime_checkable
 class AsyncPool(Protocol):
-    """What is used of `psycopg_pool.AsyncConnectionPool`."""
+    """The used part of `psycopg_pool.AsyncConnectionPool`."""
 
     async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]: ...
 
@@ -53,7 +53,7 @@ class AsyncSessions:
         return connection
 
     async def give_back(self, connection: AsyncConnection[Any]) -> None:
-        """Takes it back from the one who acquired it, in whatever state."""
+        """Takes it back, in any state."""
         if not broken(connection) and self._open and len(self._idle) < self._most:
             self._idle.append(connection)
             return

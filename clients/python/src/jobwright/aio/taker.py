@@ -38,7 +38,7 @@ class AsyncTaker:
 
     async def run(self, line: AsyncLine) -> None:
         while not self._stopping.is_set():
-            # What comes from here on is news.
+            # Hints from here on are news.
             self._awake.clear()
             try:
                 await self._look(line)
@@ -53,7 +53,7 @@ class AsyncTaker:
         await line.close(before=self._settings.statements.unlisten if self._settings.listen else None)
 
     async def _look(self, line: AsyncLine) -> None:
-        """Takes what the free slots can begin at once."""
+        """Takes no more jobs than the free slots can begin at once."""
         settings = self._settings
         for queue in settings.queues:
             free = settings.concurrency - len(self._hands)
@@ -104,7 +104,7 @@ class AsyncTaker:
         self._awake.set()
 
     def stop(self) -> None:
-        """It takes no more, and gives back what is not begun."""
+        """It takes no more, and gives back the jobs that are not begun."""
         self._stopping.set()
         self._awake.set()
 

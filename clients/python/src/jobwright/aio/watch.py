@@ -25,7 +25,7 @@ class AsyncWatch:
 
     @contextmanager
     def deadline(self, connection: AsyncConnection[Any]) -> Iterator[None]:
-        """What is done inside ends within `call_timeout`, or fails with psycopg.OperationalError."""
+        """Calls inside end within `call_timeout`, or fail with psycopg.OperationalError."""
         handle = asyncio.get_running_loop().call_later(self._settings.call_timeout, cut, connection)
         try:
             yield
@@ -39,13 +39,14 @@ class AsyncWatch:
         try:
             yield
         finally:
-            del self._at_work[hand]
+            self._at_work.pop(hand, None)
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tick)
             for hand in self._hands.overdue(now(), self._settings.cancel_grace):
-                if (working := self._at_work.get(hand)) is not None:
+                # Once: its cleaning up is not to be interrupted.
+                if (working := self._at_work.pop(hand, None)) is not None:
                     task, connection = working
                     cut(connection)
                     task.cancel()

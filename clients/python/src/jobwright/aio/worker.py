@@ -96,7 +96,7 @@ class AsyncWorker:
         self._tasks = [create(self._watch.run()), create(keeper.run()), create(self._taker.run(taking))]
 
     async def stop(self, grace: Duration = 30.0) -> bool:
-        """Takes no more, gives back what is not begun, and waits `grace` seconds for the handlers.
+        """Takes no more, gives back the jobs that are not begun, and waits `grace` seconds for the handlers.
 
         Then it tells them to end. Those that do are given back at no attempt; after `cancel_grace` their tasks are
         cancelled. Returns whether all have ended.

@@ -30,7 +30,7 @@ class BackendOptions:
 
 
 def read(alias: str, given: Mapping[str, Any]) -> BackendOptions:
-    """Raises ImproperlyConfigured for what can't be used."""
+    """Raises ImproperlyConfigured for an option that can't be used."""
     fields = {name.upper(): name for name in BackendOptions.__dataclass_fields__}
     unknown = sorted(set(given) - set(fields))
     if unknown:

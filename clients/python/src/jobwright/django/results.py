@@ -1,4 +1,4 @@
-"""Results of tasks: what the worker keeps of one that succeeded, and what the tables say of the others."""
+"""Results of tasks: kept by the worker if they succeeded, and otherwise read from the tables."""
 
 import json
 from datetime import datetime
@@ -33,7 +33,7 @@ def local(moment: datetime | None) -> datetime | None:
 
 
 def envelope(result: Any, value: Any) -> dict[str, Any]:
-    """What is kept as the result of a job: JSON."""
+    """The result of a job as it is kept: JSON."""
 
     def text(moment: datetime | None) -> str | None:
         return None if moment is None else moment.isoformat()

@@ -43,7 +43,7 @@ def handler(backend: Backend, worker: str) -> Callable[[Job, Connection[Any]], A
 
 
 def _call(result: Any) -> Any:
-    """Calls the function of a task, a coroutine function too, and returns what it returns, as JSON."""
+    """Calls the function of a task, a coroutine function too, and gives its result as JSON."""
     first = [TaskContext(task_result=result)] if result.task.takes_context else []
     return normalize_json(result.task.call(*first, *result.args, **result.kwargs))
 

@@ -22,7 +22,7 @@ class DjangoSessions(Sessions):
         if wrapper.vendor != "postgresql":
             raise ImproperlyConfigured(f"the database {alias!r} is not PostgreSQL")
         parameters = dict(wrapper.get_connection_params())
-        # What serves the ORM. The worker's own calls are made without it.
+        # These serve the ORM. The worker's own calls are made without them.
         for name in ("context", "cursor_factory", "row_factory"):
             parameters.pop(name, None)
         parameters = {**defaults(parameters), **parameters, "autocommit": True}

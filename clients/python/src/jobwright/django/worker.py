@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def worker(backend: Backend, queues: Sequence[str] = (), **options: "Unpack[Options]") -> Worker:
-    """`queues`: those of the backend without it. Raises ValueError for what can't be used."""
+    """`queues`: those of the backend without it. Raises ValueError for a setting that can't be used."""
     served = tuple(queues) or tuple(sorted(backend.queues))
     if not served:
         raise ValueError(f"TASKS[{backend.alias!r}] takes tasks for any queue: say which of them this worker serves")

@@ -13,7 +13,7 @@ from ..connecting import broken, checked
 
 @runtime_checkable
 class Pool(Protocol):
-    """What is used of `psycopg_pool.ConnectionPool`."""
+    """The used part of `psycopg_pool.ConnectionPool`."""
 
     def getconn(self, timeout: float | None = None) -> Connection[Any]: ...
 
@@ -60,7 +60,7 @@ class Sessions:
         return connection
 
     def give_back(self, connection: Connection[Any]) -> None:
-        """Takes it back from the one who acquired it, in whatever state."""
+        """Takes it back, in any state."""
         if not broken(connection):
             with self._lock:
                 if self._open and len(self._idle) < self._most:

@@ -57,7 +57,7 @@ class Taker:
         line.close(before=self._settings.statements.unlisten if self._settings.listen else None)
 
     def _look(self, line: Line) -> None:
-        """Takes what the free slots can begin at once."""
+        """Takes no more jobs than the free slots can begin at once."""
         for queue in self._settings.queues:
             free = self._settings.concurrency - len(self._hands)
             if free <= 0 or self._stopping.is_set():
@@ -102,7 +102,7 @@ class Taker:
             self._waker.send(b"\0")
 
     def stop(self) -> None:
-        """It takes no more, and gives back what is not begun."""
+        """It takes no more, and gives back the jobs that are not begun."""
         self._stopping.set()
         self.wake()
 

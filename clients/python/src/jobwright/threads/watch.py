@@ -26,7 +26,7 @@ class Watch:
 
     @contextmanager
     def deadline(self, connection: Connection[Any], seconds: float | None = None) -> Iterator[None]:
-        """What is done inside with the connection ends in so many seconds, or fails with psycopg.OperationalError."""
+        """Calls inside end in so many seconds, or fail with psycopg.OperationalError."""
         limit = self._settings.call_timeout if seconds is None else seconds
         key = object()
         with self._lock:
@@ -46,7 +46,7 @@ class Watch:
             yield
         finally:
             with self._lock:
-                del self._at_work[hand]
+                self._at_work.pop(hand, None)
 
     def run(self) -> None:
         while not self._closing.wait(self._settings.tick):
@@ -62,7 +62,7 @@ class Watch:
                     cut(connection)
                     self._deadlines[key] = (float("inf"), connection)
             for hand in overdue:
-                if (working := self._at_work.get(hand)) is not None:
+                if (working := self._at_work.pop(hand, None)) is not None:
                     cut(working)
 
     def close(self) -> None:

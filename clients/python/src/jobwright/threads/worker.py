@@ -47,7 +47,7 @@ class Worker:
     - `content_types`: formats of sealed or compressed content that the handlers can read.
     - `name` (host:pid): for people. `schema`: that of JOBWRIGHT_DATABASE_SCHEMA, or else `jobwright`.
 
-    Raises ValueError for what can't be used.
+    Raises ValueError for a setting that can't be used.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Worker:
             thread.start()
 
     def stop(self, grace: Duration = 30.0) -> bool:
-        """Takes no more, gives back what is not begun, and waits `grace` seconds for the handlers.
+        """Takes no more, gives back the jobs that are not begun, and waits `grace` seconds for the handlers.
 
         Then it tells them to end. Those that end within `cancel_grace` are given back at no attempt; the leases of the
         others end. Returns whether all have ended.
