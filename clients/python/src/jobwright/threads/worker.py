@@ -1,11 +1,10 @@
 """The worker: its parts put together, started and stopped."""
 
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,6 +19,7 @@ from ..settings import Options, settings
 from .keeper import Keeper
 from .line import Line
 from .sessions import Database, Sessions
+from .signals import Signals
 from .slots import Handler, Slots
 from .taker import Taker
 from .watch import Watch
@@ -65,7 +65,7 @@ class Worker:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._stopped = False
-        self._hurry = threading.Event()
+        self._signals: Signals | None = None
 
     @property
     def name(self) -> str:
@@ -138,7 +138,7 @@ class Worker:
             self._stopped = True
         self._taker.stop()
         empty = False
-        while not empty and not self._hurry.is_set() and (left := limit - time.monotonic()) > 0:
+        while not empty and not self._is_hurried() and (left := limit - time.monotonic()) > 0:
             empty = self._hands.wait_empty(min(left, 0.5))
         if not empty:
             self._hands.stop(time.monotonic())
@@ -151,20 +151,12 @@ class Worker:
 
     def run(self, grace: Duration = 30.0) -> bool:
         """Runs until SIGTERM or SIGINT, then stops; a second signal ends the wait. For the main thread of a program."""
-        asked = threading.Event()
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            (self._hurry if asked.is_set() else asked).set()
-
-        before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
+        with Signals() as signals:
+            self._signals = signals
             self.start()
-            while not asked.wait(1.0):
+            while not signals.wait(1.0):
                 pass
             return self.stop(grace)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def __enter__(self) -> "Worker":
         self.start()
@@ -174,6 +166,9 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _is_hurried(self) -> bool:
+        return self._signals is not None and self._signals.count > 1
 
     def _line(self, opened: Callable[[psycopg.Connection[Any]], None] | None = None) -> Line:
         return Line(self._own, self._watch, self._settings.call_timeout, opened)
