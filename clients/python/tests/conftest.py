@@ -14,14 +14,12 @@ from harness import Running, start_worker
 from psycopg import Connection
 
 CONFIG = """
-# Timers, leases and groups are looked at often. The handler serves a queue that nobody uses: a worker needs one.
+# Timers, leases and groups are looked at often.
 [executor]
 lease = "2s"
 poll_interval = "100ms"
-[queues.unused]
-concurrency = 1
-[handlers.unused]
-command = ["true"]
+[queues.default]
+external = true
 """
 
 

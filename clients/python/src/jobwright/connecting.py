@@ -8,6 +8,9 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+
+from .errors import JobwrightError
 
 #: Parameters of libpq, with which a dead server is noticed, and the variables that set them, too.
 DEFAULTS = {
@@ -38,6 +41,13 @@ def checked(text: str) -> str:
     return make_conninfo(text, **defaults(given))
 
 
+def check_pool(pool: object, wanted: int) -> None:
+    """Raises ValueError for a pool that is too small: jobs would be taken that can't begin."""
+    most = getattr(pool, "max_size", wanted)
+    if most < wanted:
+        raise ValueError(f"the pool has {most} connections at most, and the worker needs concurrency + 3: {wanted}")
+
+
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """Those that neither these parameters nor the environment set."""
     return {
@@ -56,7 +66,23 @@ def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> N
 
 def broken(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether it can't be used again."""
-    return connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    return connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE
+
+
+def check_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Raises JobwrightError if a handler has returned and its transaction can't take its job's end."""
+    status = connection.pgconn.transaction_status
+    # Without autocommit (Django), the transaction begins with the first statement.
+    if status == TransactionStatus.IDLE and connection.autocommit:
+        raise JobwrightError(
+            "the handler has ended the transaction that it was given, so its job can't end in it:"
+            " leave commit and rollback to the worker"
+        )
+    if status == TransactionStatus.INERROR:
+        raise JobwrightError(
+            "a statement of the handler failed, and the handler returned nevertheless: the transaction can't commit;"
+            " put what may fail in a transaction() of its own, inside of which the error is raised"
+        )
 
 
 def hints(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> list[str]:

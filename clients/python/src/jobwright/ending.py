@@ -1,6 +1,7 @@
 """Which call ends a job, after its handler has returned or raised. It does no I/O."""
 
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from .durations import Duration
@@ -9,8 +10,8 @@ from .hands import Hand, Hands, State
 from .outcome import Done, Fatal, Later
 from .statements import Call, Statements
 
-#: The database keeps so many characters; of a trace the end says most.
-DETAIL = 4096
+#: The database keeps so many bytes, from the beginning. Of a trace the end says most.
+ERROR, DETAIL = 1024, 4096
 
 
 def name(error: BaseException) -> str:
@@ -21,18 +22,25 @@ def name(error: BaseException) -> str:
 
 def text(error: BaseException) -> str:
     """An error for people."""
-    said = str(error)
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
     return storable(f"{name(error)}: {said}" if said else name(error))
 
 
 def trace(error: BaseException) -> str:
     """Where it came from."""
-    return storable("".join(traceback.format_exception(error)))[-DETAIL:]
+    return _encoded("".join(traceback.format_exception(error))[-DETAIL:])[-DETAIL:].decode("utf-8", "ignore")
 
 
 def storable(said: str) -> str:
-    """The text as PostgreSQL can store it: no NUL, and no halves of characters."""
-    return said.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    """The text as PostgreSQL can store it: no NUL, no halves of characters, and no more than is kept."""
+    return _encoded(said[:ERROR])[:ERROR].decode("utf-8", "ignore")
+
+
+def _encoded(said: str) -> bytes:
+    return said.replace("\0", "\\0").encode("utf-8", "backslashreplace")
 
 
 def in_transaction(
@@ -75,25 +83,40 @@ def after_error(statements: Statements, hand: Hand, error: BaseException, broken
         return statements.release_many([hand.id], [hand.token])
     if hand.state is State.LOST:
         return None
+    if isinstance(error, Later) and not broken:
+        return statements.later(hand.id, hand.token, error.delay, strict=False)
+    if isinstance(error, Fatal) and not broken:
+        return statements.fail(hand.id, hand.token, storable(error.error), None, dead=True, strict=False)
     if hand.stopped:
         return statements.release_many([hand.id], [hand.token])
     if broken:
         return None
-    if isinstance(error, Later):
-        return statements.later(hand.id, hand.token, error.delay, strict=False)
-    if isinstance(error, Fatal):
-        return statements.fail(hand.id, hand.token, storable(error.error), None, dead=True, strict=False)
     return statements.fail(hand.id, hand.token, text(error), trace(error), dead=False, strict=False)
 
 
-def line(hand: Hand, error: BaseException, attempt: int, max_attempts: int) -> str | None:
+def of_unreadable(statements: Statements, row: Sequence[Any], error: Exception) -> Call:
+    """The call that ends a job that was taken and can't be given to a handler. `row`: that of `take`."""
+    return statements.fail(row[0], row[1], f"its JSON can't be read: {text(error)}", None, dead=True, strict=False)
+
+
+def line(hand: Hand, error: BaseException, attempt: int, max_attempts: int, broken: bool) -> str | None:
     """A line for the log: the kind of error and the job, but no texts, which may hold secrets."""
-    if isinstance(error, Later):
-        return None
     if hand.state is State.CANCELLED:
         return f"job {hand.id} ({hand.kind}) was cancelled"
     if hand.state is State.LOST:
         return f"job {hand.id} ({hand.kind}) was lost: its lease ended before its handler did"
-    if hand.stopped:
+    if isinstance(error, Later) and not broken:
+        return None
+    if hand.stopped and not isinstance(error, Fatal):
         return f"job {hand.id} ({hand.kind}) was given back: its handler did not end before the worker had to"
+    if broken:
+        return (
+            f"job {hand.id} ({hand.kind}): its connection was lost, so it is not known whether it is done;"
+            f" if it is not, it runs again when its lease has ended: {name(error)}"
+        )
     return f"job {hand.id} ({hand.kind}) failed at attempt {attempt} of {max_attempts}: {name(error)}"
+
+
+def late(hand: Hand, error: BaseException) -> str:
+    """A line for the log, if the job was already ended when its end was to be recorded after an error."""
+    return f"job {hand.id} ({hand.kind}) had ended when an error followed, which is not recorded: {name(error)}"

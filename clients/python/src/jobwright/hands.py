@@ -20,6 +20,8 @@ class Hand:
         self.ends_at = ends_at
         self.state = State.HELD
         self.begun = False
+        self.ending = False
+        """The database has accepted its end, and has locked the job until the commit: no one else can get it."""
         self.given_back = False
         self.stopped = False
         """The worker's time to stop was up before the handler had ended."""
@@ -29,6 +31,9 @@ class Hand:
     def is_over(self, now: float) -> bool:
         """Whether its lease has ended by this clock."""
         return self.ends_at <= now
+
+    def may_begin(self, now: float) -> bool:
+        return self.state is State.HELD and not self.given_back and not self.is_over(now)
 
     def tell(self, now: float) -> None:
         """Tells the handler that it should end."""
@@ -50,8 +55,13 @@ class Hands:
     def __len__(self) -> int:
         return len(self._hands)
 
-    def add(self, hand: Hand) -> None:
+    def add(self, hand: Hand, now: float) -> None:
         with self._lock:
+            for other in self._hands.values():
+                # It was lost, and nothing has noticed yet: this clock may have stood still. A call names a job once.
+                if other.id == hand.id and other.state is State.HELD:
+                    other.state = State.LOST
+                    other.tell(now)
             self._hands[hand.token] = hand
 
     def remove(self, hand: Hand) -> None:
@@ -59,10 +69,10 @@ class Hands:
             self._hands.pop(hand.token, None)
             self._changed.notify_all()
 
-    def begin(self, hand: Hand) -> bool:
+    def begin(self, hand: Hand, now: float) -> bool:
         """Whether the handler may begin: from then on the job is not given back."""
         with self._lock:
-            hand.begun = not hand.given_back
+            hand.begun = hand.may_begin(now)
             return hand.begun
 
     def give_back(self) -> list[Hand]:
@@ -71,26 +81,33 @@ class Hands:
             idle = [hand for hand in self._hands.values() if not hand.begun]
             for hand in idle:
                 hand.given_back = True
-            return idle
+            return [hand for hand in idle if hand.state is not State.LOST]
 
     def held(self) -> list[Hand]:
         """Those whose leases are to be renewed."""
         with self._lock:
             return [hand for hand in self._hands.values() if hand.state is State.HELD]
 
-    def renewed(self, rows: Iterable[tuple[UUID, str]], sent_at: float) -> None:
-        """Notes the answer of `extend_many` to a call of this time."""
+    def renewed(self, asked: Iterable[Hand], rows: Iterable[tuple[UUID, str]], sent_at: float, now: float) -> bool:
+        """Notes the answer of `extend_many` to a call that was sent at this time, about these jobs.
+
+        Returns whether to ask again soon: another transaction is just ending a job, so its lease stays as it is.
+        """
+        undecided = False
         with self._lock:
-            held = {hand.id: hand for hand in self._hands.values() if hand.state is State.HELD}
+            by_id = {hand.id: hand for hand in asked if hand.state is State.HELD}
             for id, state in rows:
-                hand = held.get(id)
+                hand = by_id.get(id)
                 if hand is None:
                     continue
-                hand.state = State(state)
-                if hand.state is State.HELD:
-                    hand.ends_at = sent_at + self._lease
+                if state == State.HELD.value:
+                    hand.ends_at = max(hand.ends_at, sent_at + self._lease)
+                elif state in (State.LOST.value, State.CANCELLED.value):
+                    hand.state = State(state)
+                    hand.tell(now)
                 else:
-                    hand.tell(sent_at)
+                    undecided = True
+        return undecided
 
     def ended(self, hand: Hand, state: State, now: float) -> None:
         """Notes that the job is no longer this worker's."""
@@ -113,10 +130,14 @@ class Hands:
         """
         with self._lock:
             for hand in self._hands.values():
-                if hand.state is State.HELD and hand.is_over(now):
+                if hand.state is State.HELD and not hand.ending and hand.is_over(now):
                     hand.state = State.LOST
                     hand.tell(now)
-            return [hand for hand in self._hands.values() if hand.told_at is not None and hand.told_at + grace <= now]
+            return [
+                hand
+                for hand in self._hands.values()
+                if hand.told_at is not None and hand.told_at + grace <= now and not hand.ending
+            ]
 
     def wait_empty(self, timeout: float) -> bool:
         """Waits in a thread until no job is in hand; at most `timeout` seconds."""

@@ -1,6 +1,7 @@
 """A job, as its handler sees it."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +9,11 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-#: The columns of `take` that `details` expects, in this order, after the token.
+#: The columns of `take` that `details` expects, in this order. JSON comes as text, so that content that Python can't
+#: read (numbers of thousands of digits, lists within lists without end) is an error of its job alone.
 COLUMNS = (
-    "id, token, kind, payload, body, content_type, headers, attempt, max_attempts, exclusive_group, tenant, priority,"
-    " created_at, lease_until, last_error, checkpoint"
+    "id, token, kind, payload::text, body, content_type, headers::text, attempt, max_attempts, exclusive_group, tenant,"
+    " priority, created_at, lease_until, last_error, checkpoint::text"
 )
 
 
@@ -29,18 +31,18 @@ class AsyncProgress(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JobDetails:
-    """A job as the table had it when it was taken."""
+    """A job as the table had it when it was taken. Its `repr`, for logs, has nothing of its content."""
 
     id: UUID
     """The same at each attempt: an idempotency key for effects outside of the transaction."""
     queue: str
     kind: str
-    payload: Any
+    payload: Any = field(repr=False)
     """JSON; None if the content is in `body`."""
-    body: bytes | None
+    body: bytes | None = field(repr=False)
     content_type: str | None
     """The format of `body`; None for JSON."""
-    headers: Mapping[str, Any]
+    headers: Mapping[str, Any] = field(repr=False)
     attempt: int
     """1 is the first."""
     max_attempts: int
@@ -51,9 +53,9 @@ class JobDetails:
     created_at: datetime
     lease_until: datetime
     """When the lease ended that it was taken with. The worker renews it while the handler runs."""
-    last_error: str | None
+    last_error: str | None = field(repr=False)
     """That of the attempt before."""
-    checkpoint: Any
+    checkpoint: Any = field(repr=False)
     """The last one of an earlier attempt, None at the first."""
 
 
@@ -96,9 +98,14 @@ class AsyncJob(JobDetails):
 
 
 def details(queue: str, row: Sequence[Any]) -> dict[str, Any]:
-    """The arguments of a job, from a row with `COLUMNS`. The token stays out: it is not for handlers, nor for logs."""
-    names = [name.strip() for name in COLUMNS.split(",")]
+    """The arguments of a job, from a row with `COLUMNS`. The token stays out: it is not for handlers, nor for logs.
+
+    Raises ValueError or RecursionError if its JSON can't be read.
+    """
+    names = [name.strip().removesuffix("::text") for name in COLUMNS.split(",")]
     found = dict(zip(names, row, strict=True))
     del found["token"]
+    for name in ("payload", "headers", "checkpoint"):
+        found[name] = None if found[name] is None else json.loads(found[name])
     found["group"] = found.pop("exclusive_group")
     return {**found, "queue": queue}

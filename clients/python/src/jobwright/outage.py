@@ -4,6 +4,10 @@ import logging
 import random
 import threading
 
+import psycopg
+
+from .errors import sqlstate
+
 logger = logging.getLogger("jobwright")
 
 
@@ -46,6 +50,7 @@ class Outage:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of an error of the database, which has no passwords."""
-    lines = str(error).strip().splitlines()
+    """The class of an error, with its first line if it is one of the database, which has no passwords."""
+    told = isinstance(error, OSError | psycopg.OperationalError) or sqlstate(error) is not None
+    lines = str(error).strip().splitlines() if told else []
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -30,4 +30,4 @@ class Fatal(Exception):
 
     def __init__(self, error: str) -> None:
         super().__init__(error)
-        self.error = error
+        self.error = str(error)

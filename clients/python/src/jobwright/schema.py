@@ -28,6 +28,6 @@ def channel(schema: str) -> str:
     return f'"{checked(schema)}_wake"'
 
 
-def hint(queue: str) -> str:
-    """The payload of a hint that a queue has work."""
-    return f"q{queue}"
+def hints(queue: str) -> tuple[str, str]:
+    """The payloads of hints that a queue has work: it was sent or became due; it was admitted or released."""
+    return f"q{queue}", f"r{queue}"

@@ -17,6 +17,10 @@ class Call(NamedTuple):
     query: bytes
     parameters: Sequence[Any] = ()
 
+    def __repr__(self) -> str:
+        """Without the parameters: tokens, contents of jobs."""
+        return f"Call({self.query!r})"
+
 
 def json(value: Any) -> Jsonb | None:
     """A value as JSON; None stays null of SQL."""

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import psycopg
-
 from ..hands import Hands
 from ..outage import Backoff, Outage
 from ..settings import Settings
@@ -21,16 +19,18 @@ class AsyncKeeper:
         while True:
             await asyncio.sleep(delay)
             try:
-                await self.renew()
+                delay = self._settings.lease / (10 if await self.renew() else 3)
                 self._backoff.reset()
-                delay = self._settings.lease / 3
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:
+                # Any: this task must go on, or all jobs are lost.
                 self._outage.begins(error)
                 delay = self._backoff.delay()
 
-    async def renew(self) -> None:
+    async def renew(self) -> bool:
+        """Returns whether to ask again soon."""
         held = self._hands.held()
-        if held:
-            sent_at = now()
-            call = self._settings.statements.extend_many([h.id for h in held], [h.token for h in held])
-            self._hands.renewed(((id, state) for id, state in await self._line.call(call)), sent_at)
+        if not held:
+            return False
+        call = self._settings.statements.extend_many([h.id for h in held], [h.token for h in held])
+        rows = [(id, state) for id, state in await self._line.call(call)]
+        return self._hands.renewed(held, rows, self._line.sent_at, now())

@@ -24,13 +24,14 @@ AsyncDatabase: TypeAlias = str | Callable[[], Awaitable[AsyncConnection[Any]]] |
 class AsyncSessions:
     """Opens and closes connections, and keeps up to `idle` of them. Those of a pool go back to it at once."""
 
-    def __init__(self, database: AsyncDatabase, idle: int, timeout: float) -> None:
+    def __init__(self, database: AsyncDatabase, idle: int, timeout: float, prepares: bool = True) -> None:
         self._timeout = timeout
         self._pool: AsyncPool | None = None
         self._connect: Callable[[], Awaitable[AsyncConnection[Any]]]
         if isinstance(database, str):
             text = checked(database)
-            self._connect = lambda: psycopg.AsyncConnection.connect(text, autocommit=True)
+            threshold = 5 if prepares else None
+            self._connect = lambda: psycopg.AsyncConnection.connect(text, autocommit=True, prepare_threshold=threshold)
         elif isinstance(database, AsyncPool):
             self._pool = database
         else:

@@ -8,19 +8,23 @@ from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.rows import tuple_row
 
 from .. import ending
-from ..connecting import broken
+from ..connecting import broken, check_transaction
+from ..errors import JobwrightError
 from ..hands import Hand, Hands
 from ..job import AsyncJob
 from ..outage import Backoff, Outage
 from ..settings import Settings
 from ..statements import Call
+from .line import execute
 from .sessions import AsyncSessions
 from .watch import AsyncWatch, now
 
 logger = logging.getLogger("jobwright")
+
+#: How long a handler whose worker is gone may clean up, in seconds.
+LEAVING = 1.0
 
 AsyncHandler: TypeAlias = Callable[[AsyncJob, AsyncConnection[Any]], Awaitable[Any]]
 
@@ -60,12 +64,12 @@ class AsyncSlots:
 
     async def _run(self, hand: Hand, job: AsyncJob) -> None:
         backoff = Backoff(most=1.0)
-        while not hand.given_back and not hand.is_over(now()):
+        while hand.may_begin(now()):
             connection: AsyncConnection[Any] | None = None
             try:
                 connection = await self._sessions.acquire()
                 await self._attempt(hand, job, connection)
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:
                 # Only before the handler began: there was no connection, or one that was lost while it was idle.
                 if hand.begun:
                     raise
@@ -78,6 +82,17 @@ class AsyncSlots:
                     await self._sessions.give_back(connection)
             if hand.begun:
                 return
+        if not hand.given_back:
+            await self._give_back(hand)
+
+    async def _give_back(self, hand: Hand) -> None:
+        """There was no connection for so long that its lease ended, or it was cancelled: it costs no attempt."""
+        connection = await self._sessions.acquire()
+        try:
+            with self._watch.deadline(connection, self._settings.call_timeout):
+                await execute(connection, self._settings.statements.release_many([hand.id], [hand.token]))
+        finally:
+            await self._sessions.give_back(connection)
 
     async def _attempt(self, hand: Hand, job: AsyncJob, connection: AsyncConnection[Any]) -> None:
         # A task of its own can be cancelled without ending the one that settles the job.
@@ -87,7 +102,9 @@ class AsyncSlots:
                 await asyncio.wait([work])
         finally:
             if not work.done():
+                # This task is being cancelled. The connection is given back when the handler has left it.
                 work.cancel()
+                await asyncio.wait([work], timeout=LEAVING)
         error = asyncio.CancelledError() if work.cancelled() else work.exception()
         if error is not None:
             if not hand.begun:
@@ -97,19 +114,24 @@ class AsyncSlots:
     async def _work(self, hand: Hand, job: AsyncJob, connection: AsyncConnection[Any]) -> None:
         with ExitStack() as until_committed:
             async with connection.transaction():
-                if not self._hands.begin(hand):
+                if not self._hands.begin(hand, now()):
                     return
                 try:
                     value = await self._handlers[job.kind](job, connection)
+                except psycopg.Rollback as error:
+                    # The transaction would end without an error, and without its job.
+                    raise JobwrightError("the handler raised psycopg.Rollback: raise Later or Fatal") from error
                 finally:
-                    until_committed.enter_context(self._watch.deadline(connection))
+                    until_committed.enter_context(self._watch.deadline(connection, self._settings.call_timeout))
                 await self._end(hand, connection, value)
 
     async def _end(self, hand: Hand, connection: AsyncConnection[Any], value: Any) -> None:
         settings = self._settings
+        check_transaction(connection)
         call = ending.in_transaction(settings.statements, self._hands, hand, value, settings.keep, now())
         try:
-            await self._execute(connection, call)
+            await execute(connection, call)
+            hand.ending = True
         except psycopg.Error as error:
             ending.note(self._hands, hand, error, now())
             raise
@@ -118,19 +140,20 @@ class AsyncSlots:
         """The transaction was rolled back, or its connection is lost."""
         is_broken = broken(connection)
         call = ending.after_error(self._settings.statements, hand, error, is_broken)
-        line = ending.line(hand, error, job.attempt, job.max_attempts)
-        if line is not None:
-            logger.warning("%s", line, exc_info=error if logger.isEnabledFor(logging.DEBUG) else None)
-        if call is None:
-            return
+        line = ending.line(hand, error, job.attempt, job.max_attempts, is_broken)
+        try:
+            if call is not None and not await self._settle(connection, is_broken, call) and hand.ending:
+                line = ending.late(hand, error)
+        finally:
+            if line is not None:
+                logger.warning("%s", line, exc_info=error if logger.isEnabledFor(logging.DEBUG) else None)
+
+    async def _settle(self, connection: AsyncConnection[Any], is_broken: bool, call: Call) -> bool:
+        """Returns whether the job was still this worker's."""
         other = await self._sessions.acquire() if is_broken else connection
         try:
-            with self._watch.deadline(other):
-                await self._execute(other, call)
+            with self._watch.deadline(other, self._settings.call_timeout):
+                return any(row[0] for row in await execute(other, call))
         finally:
             if other is not connection:
                 await self._sessions.give_back(other)
-
-    async def _execute(self, connection: AsyncConnection[Any], call: Call) -> None:
-        async with connection.cursor(row_factory=tuple_row) as cursor:
-            await cursor.execute(*call)

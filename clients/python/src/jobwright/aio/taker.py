@@ -8,27 +8,34 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, Notify
 
+from .. import ending
 from .. import schema as names
 from ..connecting import hints
 from ..hands import Hands
 from ..outage import Backoff, Outage
+from ..pace import Cause, Pace
 from ..settings import Settings
+from ..statements import Call
 from .line import AsyncLine
-from .watch import now
 
 Dispatch = Callable[[str, Sequence[Any], float], None]
 
 
 class AsyncTaker:
-    """`dispatch` gets the queue, a row of a job, and when its lease ends."""
+    """`dispatch` gets the queue, a row of a job, and when its lease ends.
+
+    It raises ValueError or RecursionError if the content of the job can't be read.
+    """
 
     def __init__(self, settings: Settings, kinds: list[str], hands: Hands, dispatch: Dispatch, outage: Outage) -> None:
         self._settings, self._kinds, self._hands, self._dispatch = settings, kinds, hands, dispatch
         self._outage = outage
         self._backoff = Backoff()
+        self._pace = Pace(settings.poll_interval)
+        self._hinted = False
         self._awake = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._hints = {names.hint(queue) for queue in settings.queues}
+        self._hints = {hint for queue in settings.queues for hint in names.hints(queue)}
 
     async def opened(self, connection: AsyncConnection[Any]) -> None:
         """Listens on a new connection."""
@@ -37,37 +44,55 @@ class AsyncTaker:
             await connection.execute(*self._settings.statements.listen)
 
     async def run(self, line: AsyncLine) -> None:
+        cause = Cause.POLL
         while not self._stopping.is_set():
             # Hints from here on are news.
             self._awake.clear()
+            self._hinted = False
             try:
-                await self._look(line)
-                self._outage.ends()
-                self._backoff.reset()
-                await self._wait(line)
-            except (psycopg.Error, OSError) as error:
+                if self._free() > 0:
+                    self._pace.looked(cause, await self._look(line))
+                    self._outage.ends()
+                    self._backoff.reset()
+                cause = await self._wait(line)
+            except Exception as error:
+                # Any: this task must go on, or the worker does nothing more.
+                cause = Cause.POLL
                 await line.close()
                 self._outage.begins(error)
                 await within(self._stopping, self._backoff.delay())
         await self._give_back(line)
         await line.close(before=self._settings.statements.unlisten if self._settings.listen else None)
 
-    async def _look(self, line: AsyncLine) -> None:
-        """Takes no more jobs than the free slots can begin at once."""
+    def _free(self) -> int:
+        return self._settings.concurrency - len(self._hands)
+
+    async def _look(self, line: AsyncLine) -> bool:
+        """Takes no more jobs than the free slots can begin at once. Returns whether there were any."""
         settings = self._settings
+        has_found = False
         for queue in settings.queues:
-            free = settings.concurrency - len(self._hands)
+            free = self._free()
             if free <= 0 or self._stopping.is_set():
-                return
+                break
             call = settings.statements.take(
                 queue, settings.name, free, settings.lease, self._kinds, settings.content_types
             )
-            sent_at = now()
+            unreadable: list[Call] = []
             for row in await line.call(call):
-                self._dispatch(queue, row, sent_at + settings.lease)
+                has_found = True
+                try:
+                    self._dispatch(queue, row, line.sent_at + settings.lease)
+                except (ValueError, RecursionError) as error:
+                    unreadable.append(ending.of_unreadable(settings.statements, row, error))
+            for fail in unreadable:
+                await line.call(fail)
+        return has_found
 
-    async def _wait(self, line: AsyncLine) -> None:
-        """Until a job has ended, a hint has come, or it is time to poll."""
+    async def _wait(self, line: AsyncLine) -> Cause:
+        """Until a job has ended, a hint has come, or it is time to look. Returns the cause of the look."""
+        poll_in = self._settings.poll_interval * (1 + 0.4 * random())
+        left, cause = self._pace.next(poll_in, self._free() <= 0)
         connection = line.connection if self._settings.listen else None
         arrived: list[BaseException] = []
 
@@ -80,6 +105,7 @@ class AsyncTaker:
                 self._awake.set()
                 return
             if any(hint in self._hints for hint in found):
+                self._hinted = True
                 self._awake.set()
 
         loop = asyncio.get_running_loop()
@@ -87,16 +113,19 @@ class AsyncTaker:
         if descriptor is not None:
             loop.add_reader(descriptor, readable)
         try:
-            await within(self._awake, self._settings.poll_interval * (1 + 0.4 * random()))
+            if await within(self._awake, left):
+                cause = Cause.HINT if self._hinted else Cause.END
         finally:
             if descriptor is not None:
                 loop.remove_reader(descriptor)
         if arrived:
             raise arrived[0]
+        return cause
 
     def _notified(self, notification: Notify) -> None:
         # One that came with the answer to another statement.
         if notification.payload in self._hints:
+            self._hinted = True
             self._awake.set()
 
     def wake(self) -> None:
@@ -113,7 +142,7 @@ class AsyncTaker:
         try:
             if idle:
                 await line.call(self._settings.statements.release_many([h.id for h in idle], [h.token for h in idle]))
-        except (psycopg.Error, OSError) as error:
+        except Exception as error:
             self._outage.begins(error)
         for hand in idle:
             self._hands.remove(hand)

@@ -24,9 +24,9 @@ class AsyncWatch:
         self._at_work: dict[Hand, tuple[asyncio.Future[Any], AsyncConnection[Any]]] = {}
 
     @contextmanager
-    def deadline(self, connection: AsyncConnection[Any]) -> Iterator[None]:
-        """Calls inside end within `call_timeout`, or fail with psycopg.OperationalError."""
-        handle = asyncio.get_running_loop().call_later(self._settings.call_timeout, cut, connection)
+    def deadline(self, connection: AsyncConnection[Any], seconds: float) -> Iterator[None]:
+        """Calls inside end in so many seconds, or fail with psycopg.OperationalError."""
+        handle = asyncio.get_running_loop().call_later(seconds, cut, connection)
         try:
             yield
         finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from .. import ending
+from ..connecting import check_pool
 from ..durations import Duration, seconds
 from ..errors import JobCancelled, JobLost
 from ..hands import Hand, Hands, State
@@ -39,8 +40,11 @@ class AsyncWorker:
     def __init__(self, database: AsyncDatabase, **options: "Unpack[Options]") -> None:
         self._settings = settings(**options)
         timeout = self._settings.call_timeout
-        self._own = AsyncSessions(database, 0, timeout)
-        self._sessions = AsyncSessions(database, self._settings.concurrency, timeout)
+        if not isinstance(database, str):
+            check_pool(database, self._settings.concurrency + 3)
+        prepares = self._settings.listen
+        self._own = AsyncSessions(database, 0, timeout, prepares)
+        self._sessions = AsyncSessions(database, self._settings.concurrency, timeout, prepares)
         self._handlers: dict[str, AsyncHandler] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
@@ -88,10 +92,12 @@ class AsyncWorker:
             self._outage,
             self._ended,
         )
-        self._keeping = AsyncLine(self._own, self._watch)
-        self._reports = AsyncLine(self._own, self._watch)
-        keeper = AsyncKeeper(self._settings, self._hands, self._keeping, self._outage)
-        taking = AsyncLine(self._own, self._watch, self._taker.opened)
+        timeout = self._settings.call_timeout
+        keeping = AsyncLine(self._own, self._watch, min(timeout, self._settings.lease / 3))
+        self._reports = AsyncLine(self._own, self._watch, timeout)
+        keeper = AsyncKeeper(self._settings, self._hands, keeping, self._outage)
+        taking = AsyncLine(self._own, self._watch, timeout, self._taker.opened)
+        self._lines = [keeping, self._reports, taking]
         create = asyncio.get_running_loop().create_task
         self._tasks = [create(self._watch.run()), create(keeper.run()), create(self._taker.run(taking))]
 
@@ -165,8 +171,9 @@ class AsyncWorker:
         async def progress(percent: int | None, note: str | None, checkpoint: Any) -> None:
             await self._progress(hand, percent, note, checkpoint)
 
-        self._hands.add(hand)
-        self._slots.put(hand, AsyncJob(**details(queue, row), cancelled=cancelled, _progress=progress))
+        job = AsyncJob(**details(queue, row), cancelled=cancelled, _progress=progress)
+        self._hands.add(hand, now())
+        self._slots.put(hand, job)
 
     async def _progress(self, hand: Hand, percent: int | None, note: str | None, checkpoint: Any) -> None:
         call = self._settings.statements.progress(hand.id, hand.token, percent, note, checkpoint)
@@ -187,7 +194,7 @@ class AsyncWorker:
         for task in [*self._tasks, *self._slots.tasks]:
             task.cancel()
         await asyncio.wait([*self._tasks, *self._slots.tasks], timeout=2.0)
-        for line in (self._keeping, self._reports):
+        for line in self._lines:
             await line.close()
         await self._sessions.close()
         await self._own.close()

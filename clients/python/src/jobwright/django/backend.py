@@ -63,7 +63,7 @@ class Backend(BaseTaskBackend):
             object.__setattr__(result, "id", str(cursor.fetchone()[0]))
         object.__setattr__(result, "enqueued_at", timezone.now())
         if own.wake and task.run_after is None:
-            transaction.on_commit(lambda: self._wake(task.queue_name), using=own.database, robust=True)
+            self._wake_after_commit(task.queue_name)
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -93,6 +93,23 @@ class Backend(BaseTaskBackend):
                 id="jobwright.E001",
             )
         ]
+
+    def _wake_after_commit(self, queue: str) -> None:
+        """One notification for each queue, however many tasks the transaction enqueues."""
+        connection = connections[self.jobwright.database]
+        if not connection.in_atomic_block and not connection.get_autocommit():
+            return  # The program commits by itself, and there are no callbacks.
+        unwoken = vars(connection).setdefault("_jobwright_unwoken", {})
+        key = (self.jobwright.schema, queue)
+        # One that was rolled back stays, and serves the next transaction.
+        batch = unwoken.setdefault(key, object())
+
+        def wake() -> None:
+            if unwoken.get(key) is batch:
+                del unwoken[key]
+                self._wake(queue)
+
+        transaction.on_commit(wake, using=self.jobwright.database, robust=True)
 
     def _wake(self, queue: str) -> None:
         with connections[self.jobwright.database].cursor() as cursor:

@@ -9,14 +9,15 @@ from psycopg import Connection
 
 from .. import ending
 from ..job import Job
-from ..outcome import Done, Fatal
+from ..outcome import Done, Fatal, Later
 from . import results
 from .backend import Backend
+from .sessions import DjangoSessions
 from .tasks import TaskContext, TaskError, TaskResult, TaskResultStatus, normalize_json, task_finished, task_started
 
 
-def handler(backend: Backend, worker: str) -> Callable[[Job, Connection[Any]], Any]:
-    """For a `Worker` whose sessions are Django's. `worker`: its name, which the task's context has."""
+def handler(backend: Backend, sessions: DjangoSessions, worker: str) -> Callable[[Job, Connection[Any]], Any]:
+    """For a `Worker` with these sessions. `worker`: its name, which the task's context has."""
 
     def handle(job: Job, connection: Connection[Any]) -> Any:
         try:
@@ -27,8 +28,10 @@ def handler(backend: Backend, worker: str) -> Callable[[Job, Connection[Any]], A
         try:
             value = _call(result)
         except Exception as error:
-            if job.attempt >= job.max_attempts:
-                _finished(backend, result, TaskResultStatus.FAILED, _error(error))
+            if isinstance(error, Fatal) or (job.attempt >= job.max_attempts and not isinstance(error, Later)):
+                failure = _error(error)
+                # What receivers write is not to be rolled back with the task.
+                sessions.on_rollback(lambda: _finished(backend, result, TaskResultStatus.FAILED, failure))
             raise
         object.__setattr__(result, "_return_value", value)
         transaction.on_commit(
@@ -53,7 +56,7 @@ def _finished(backend: Backend, result: Any, status: Any, *errors: Any) -> None:
     object.__setattr__(result, "finished_at", timezone.now())
     object.__setattr__(result, "status", status)
     result.errors.extend(errors)
-    task_finished.send(type(backend), task_result=result)
+    task_finished.send_robust(type(backend), task_result=result)
 
 
 def _error(error: Exception) -> Any:

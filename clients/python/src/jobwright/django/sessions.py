@@ -1,15 +1,18 @@
 """The connections of a worker that runs tasks: Django's own, one in each thread."""
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, reset_queries, transaction
 from django.db.utils import Error
-from psycopg import Connection
+from psycopg import Connection, sql
 
 from ..connecting import defaults
+from ..errors import JobwrightError
 from ..threads.sessions import Sessions
 
 
@@ -26,7 +29,16 @@ class DjangoSessions(Sessions):
         for name in ("context", "cursor_factory", "row_factory"):
             parameters.pop(name, None)
         parameters = {**defaults(parameters), **parameters, "autocommit": True}
-        super().__init__(lambda: psycopg.connect(**parameters), 0, timeout)
+        role = wrapper.settings_dict["OPTIONS"].get("assume_role")
+        self._rolled_back = threading.local()
+
+        def connect() -> Connection[Any]:
+            connection = psycopg.connect(**parameters)
+            if role:
+                connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+            return connection
+
+        super().__init__(connect, 0, timeout)
 
     def acquire(self) -> Connection[Any]:
         wrapper = connections[self._alias]
@@ -39,6 +51,9 @@ class DjangoSessions(Sessions):
             if wrapper.connection is not None and not wrapper.is_usable():
                 wrapper.close()
             wrapper.ensure_connection()
+            if not wrapper.get_autocommit():
+                # AUTOCOMMIT is False in DATABASES: `atomic()` would not commit.
+                wrapper.set_autocommit(True)
         except Error as error:
             raise psycopg.OperationalError(str(error)) from error
         connection: Connection[Any] = wrapper.connection
@@ -51,9 +66,28 @@ class DjangoSessions(Sessions):
         elif connection.closed:
             wrapper.close()
 
-    def transaction(self, connection: Connection[Any]) -> AbstractContextManager[Any]:
-        atomic: AbstractContextManager[Any] = transaction.atomic(using=self._alias, durable=True)
-        return atomic
+    @contextmanager
+    def transaction(self, connection: Connection[Any]) -> Iterator[None]:
+        self._rolled_back.call = None
+        try:
+            with transaction.atomic(using=self._alias, durable=True):
+                yield
+        except BaseException:
+            if self._rolled_back.call is not None:
+                self._rolled_back.call()
+            raise
+
+    def on_rollback(self, call: Callable[[], None]) -> None:
+        """Calls this when the transaction of this thread has been rolled back, and so outside of it."""
+        self._rolled_back.call = call
+
+    def check(self, connection: Connection[Any]) -> None:
+        super().check(connection)
+        if connections[self._alias].needs_rollback:
+            raise JobwrightError(
+                "the task returned, but its transaction has to be rolled back, because an error was caught inside of it"
+                " or by set_rollback(True): use an atomic() around what may fail, inside of which the error is raised"
+            )
 
     def thread_ends(self) -> None:
         connections.close_all()

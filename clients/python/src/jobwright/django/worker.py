@@ -22,6 +22,7 @@ def worker(backend: Backend, queues: Sequence[str] = (), **options: "Unpack[Opti
         raise ValueError(f"TASKS[{backend.alias!r}] takes tasks for any queue: say which of them this worker serves")
     options = {**options, "queue": served, "schema": backend.jobwright.schema}
     timeout = seconds(options.get("call_timeout", 30.0), "call_timeout")
-    made = Worker(sessions=DjangoSessions(backend.jobwright.database, timeout), **options)
-    made.handle(backend.jobwright.kind, handler(backend, made.name))
+    sessions = DjangoSessions(backend.jobwright.database, timeout)
+    made = Worker(sessions=sessions, **options)
+    made.handle(backend.jobwright.kind, handler(backend, sessions, made.name))
     return made

@@ -3,8 +3,6 @@
 import threading
 import time
 
-import psycopg
-
 from ..hands import Hands
 from ..outage import Backoff, Outage
 from ..settings import Settings
@@ -21,20 +19,22 @@ class Keeper:
         delay = self._settings.lease / 3
         while not self._closing.wait(delay):
             try:
-                self.renew()
+                delay = self._settings.lease / (10 if self.renew() else 3)
                 self._backoff.reset()
-                delay = self._settings.lease / 3
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:
+                # Any: this thread must go on, or all jobs are lost.
                 self._outage.begins(error)
                 delay = self._backoff.delay()
         self._line.close()
 
-    def renew(self) -> None:
+    def renew(self) -> bool:
+        """Returns whether to ask again soon."""
         held = self._hands.held()
-        if held:
-            sent_at = time.monotonic()
-            call = self._settings.statements.extend_many([h.id for h in held], [h.token for h in held])
-            self._hands.renewed(((id, state) for id, state in self._line.call(call)), sent_at)
+        if not held:
+            return False
+        call = self._settings.statements.extend_many([h.id for h in held], [h.token for h in held])
+        rows = [(id, state) for id, state in self._line.call(call)]
+        return self._hands.renewed(held, rows, self._line.sent_at, time.monotonic())
 
     def close(self) -> None:
         self._closing.set()

@@ -1,17 +1,27 @@
 """A connection for calls of the worker itself: opened when it is needed, and closed when it has failed."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from psycopg import Connection
+from psycopg import Connection, Cursor
 from psycopg.rows import tuple_row
 
 from ..connecting import broken
 from ..statements import Call
 from .sessions import Sessions
 from .watch import Watch
+
+
+def execute(connection: Connection[Any], call: Call) -> list[tuple[Any, ...]]:
+    """Makes a call with parameters of the protocol, whatever cursors the connection makes for others.
+
+    A token that is written into the text of a statement is in `pg_stat_activity`, and in the log of the server.
+    """
+    with Cursor(connection, row_factory=tuple_row) as cursor:
+        return cursor.execute(*call).fetchall()
 
 
 class Line:
@@ -23,27 +33,28 @@ class Line:
         self._sessions, self._watch, self._timeout, self._opened = sessions, watch, timeout, opened
         self._lock = threading.Lock()
         self.connection: Connection[Any] | None = None
+        self.sent_at = 0.0
+        """When the last call was sent, by the monotonic clock: a lease that it asked for does not begin earlier."""
 
     def call(self, call: Call) -> list[tuple[Any, ...]]:
         if not self._lock.acquire(timeout=self._timeout):
             raise psycopg.OperationalError(f"the calls before this one took longer than {self._timeout:g} s")
         try:
-            connection = self.open()
-            with self._watch.deadline(connection):
-                with connection.cursor(row_factory=tuple_row) as cursor:
-                    return cursor.execute(*call).fetchall()
+            connection = self._open()
+            self.sent_at = time.monotonic()
+            with self._watch.deadline(connection, self._timeout):
+                return execute(connection, call)
         finally:
             if self.connection is not None and broken(self.connection):
                 self.close()
             self._lock.release()
 
-    def open(self) -> Connection[Any]:
-        """The connection. Only for the thread that makes the calls."""
+    def _open(self) -> Connection[Any]:
         if self.connection is None:
             connection = self._sessions.connect()
             try:
                 if self._opened is not None:
-                    with self._watch.deadline(connection):
+                    with self._watch.deadline(connection, self._timeout):
                         self._opened(connection)
             except BaseException:
                 connection.close()
@@ -59,7 +70,7 @@ class Line:
             return
         try:
             if before is not None and not broken(connection):
-                with self._watch.deadline(connection):
+                with self._watch.deadline(connection, self._timeout):
                     connection.execute(*before)
         except psycopg.Error:
             connection.close()

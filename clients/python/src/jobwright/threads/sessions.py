@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import psycopg
 from psycopg import Connection
 
-from ..connecting import broken, checked
+from ..connecting import broken, check_transaction, checked
 
 
 @runtime_checkable
@@ -24,15 +24,19 @@ Database: TypeAlias = str | Callable[[], Connection[Any]] | Pool
 
 
 class Sessions:
-    """Opens and closes connections, and keeps up to `idle` of them. Those of a pool go back to it at once."""
+    """Opens and closes connections, and keeps up to `idle` of them. Those of a pool go back to it at once.
 
-    def __init__(self, database: Database, idle: int, timeout: float) -> None:
+    `prepares`: whether the connections that it opens prepare statements, which not every pooler can pass on.
+    """
+
+    def __init__(self, database: Database, idle: int, timeout: float, prepares: bool = True) -> None:
         self._timeout = timeout
         self._pool: Pool | None = None
         self._connect: Callable[[], Connection[Any]]
         if isinstance(database, str):
             text = checked(database)
-            self._connect = lambda: psycopg.connect(text, autocommit=True)
+            threshold = 5 if prepares else None
+            self._connect = lambda: psycopg.connect(text, autocommit=True, prepare_threshold=threshold)
         elif isinstance(database, Pool):
             self._pool = database
         else:
@@ -79,6 +83,10 @@ class Sessions:
     def transaction(self, connection: Connection[Any]) -> AbstractContextManager[Any]:
         """The transaction in which a handler works and its job ends."""
         return connection.transaction()
+
+    def check(self, connection: Connection[Any]) -> None:
+        """Raises JobwrightError if a handler has returned and its transaction can't take its job's end."""
+        check_transaction(connection)
 
     def thread_ends(self) -> None:
         """Called in each thread of handlers when it ends."""

@@ -4,21 +4,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from queue import Empty, Full, Queue
+from contextlib import ExitStack
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import Connection
-from psycopg.rows import tuple_row
 
 from .. import ending
 from ..connecting import broken
+from ..errors import JobwrightError
 from ..hands import Hand, Hands
 from ..job import Job
 from ..outage import Backoff, Outage
 from ..settings import Settings
 from ..statements import Call
+from .line import execute
 from .sessions import Sessions
 from .watch import Watch
 
@@ -42,12 +43,12 @@ class Slots:
     ) -> None:
         self._settings, self._handlers, self._hands, self._ended = settings, handlers, hands, ended
         self._sessions, self._watch, self._outage = sessions, watch, outage
-        self._waiting: Queue[tuple[Hand, Job] | None] = Queue(settings.concurrency)
+        self._waiting: SimpleQueue[tuple[Hand, Job] | None] = SimpleQueue()
         self._closing = threading.Event()
 
     def put(self, hand: Hand, job: Job) -> None:
-        """A job for a free slot. There is always room, because no more jobs are in hand than there are slots."""
-        self._waiting.put_nowait((hand, job))
+        """A job for a free slot. No more jobs are in hand than there are slots."""
+        self._waiting.put((hand, job))
 
     def run(self) -> None:
         """The body of each thread."""
@@ -71,18 +72,17 @@ class Slots:
 
     def close(self) -> None:
         self._closing.set()
-        with suppress(Full):
-            for _ in range(self._settings.concurrency):
-                self._waiting.put_nowait(None)
+        for _ in range(self._settings.concurrency):
+            self._waiting.put(None)
 
     def _run(self, hand: Hand, job: Job) -> None:
         backoff = Backoff(most=1.0)
-        while not hand.given_back and not hand.is_over(time.monotonic()):
+        while hand.may_begin(time.monotonic()):
             connection: Connection[Any] | None = None
             try:
                 connection = self._sessions.acquire()
                 self._attempt(hand, job, connection)
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:
                 # Only before the handler began: there was no connection, or one that was lost while it was idle.
                 if hand.begun:
                     raise
@@ -95,17 +95,31 @@ class Slots:
                     self._sessions.give_back(connection)
             if hand.begun:
                 return
+        if not hand.given_back:
+            self._give_back(hand)
+
+    def _give_back(self, hand: Hand) -> None:
+        """There was no connection for so long that its lease ended, or it was cancelled: it costs no attempt."""
+        connection = self._sessions.acquire()
+        try:
+            with self._watch.deadline(connection, self._settings.call_timeout):
+                execute(connection, self._settings.statements.release_many([hand.id], [hand.token]))
+        finally:
+            self._sessions.give_back(connection)
 
     def _attempt(self, hand: Hand, job: Job, connection: Connection[Any]) -> None:
         try:
             with self._watch.at_work(hand, connection), ExitStack() as until_committed:
                 with self._sessions.transaction(connection):
-                    if not self._hands.begin(hand):
+                    if not self._hands.begin(hand, time.monotonic()):
                         return
                     try:
                         value = self._handlers[job.kind](job, connection)
+                    except psycopg.Rollback as error:
+                        # The transaction would end without an error, and without its job.
+                        raise JobwrightError("the handler raised psycopg.Rollback: raise Later or Fatal") from error
                     finally:
-                        until_committed.enter_context(self._watch.deadline(connection))
+                        until_committed.enter_context(self._watch.deadline(connection, self._settings.call_timeout))
                     self._end(hand, connection, value)
         except BaseException as error:
             if not hand.begun:
@@ -114,9 +128,11 @@ class Slots:
 
     def _end(self, hand: Hand, connection: Connection[Any], value: Any) -> None:
         settings = self._settings
+        self._sessions.check(connection)
         call = ending.in_transaction(settings.statements, self._hands, hand, value, settings.keep, time.monotonic())
         try:
-            self._execute(connection, call)
+            execute(connection, call)
+            hand.ending = True
         except psycopg.Error as error:
             ending.note(self._hands, hand, error, time.monotonic())
             raise
@@ -125,19 +141,20 @@ class Slots:
         """The transaction was rolled back, or its connection is lost."""
         is_broken = broken(connection)
         call = ending.after_error(self._settings.statements, hand, error, is_broken)
-        line = ending.line(hand, error, job.attempt, job.max_attempts)
-        if line is not None:
-            logger.warning("%s", line, exc_info=error if logger.isEnabledFor(logging.DEBUG) else None)
-        if call is None:
-            return
+        line = ending.line(hand, error, job.attempt, job.max_attempts, is_broken)
+        try:
+            if call is not None and not self._settle(connection, is_broken, call) and hand.ending:
+                line = ending.late(hand, error)
+        finally:
+            if line is not None:
+                logger.warning("%s", line, exc_info=error if logger.isEnabledFor(logging.DEBUG) else None)
+
+    def _settle(self, connection: Connection[Any], is_broken: bool, call: Call) -> bool:
+        """Returns whether the job was still this worker's."""
         other = self._sessions.acquire() if is_broken else connection
         try:
-            with self._watch.deadline(other):
-                self._execute(other, call)
+            with self._watch.deadline(other, self._settings.call_timeout):
+                return any(row[0] for row in execute(other, call))
         finally:
             if other is not connection:
                 self._sessions.give_back(other)
-
-    def _execute(self, connection: Connection[Any], call: Call) -> None:
-        with connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(*call)

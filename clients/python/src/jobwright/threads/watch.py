@@ -25,12 +25,11 @@ class Watch:
         self._closing = threading.Event()
 
     @contextmanager
-    def deadline(self, connection: Connection[Any], seconds: float | None = None) -> Iterator[None]:
+    def deadline(self, connection: Connection[Any], seconds: float) -> Iterator[None]:
         """Calls inside end in so many seconds, or fail with psycopg.OperationalError."""
-        limit = self._settings.call_timeout if seconds is None else seconds
         key = object()
         with self._lock:
-            self._deadlines[key] = (time.monotonic() + limit, connection)
+            self._deadlines[key] = (time.monotonic() + seconds, connection)
         try:
             yield
         finally:

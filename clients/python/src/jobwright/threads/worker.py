@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from .. import ending
+from ..connecting import check_pool
 from ..durations import Duration, seconds
 from ..errors import JobCancelled, JobLost
 from ..hands import Hand, Hands, State
@@ -40,7 +41,8 @@ class Worker:
     - `concurrency` (4): how many jobs run at the same time.
     - `lease` (60 s): how long after the death of this process its jobs wait. It is renewed while a handler runs.
     - `keep` (None): how long results of handlers can be read. Without it they only go to those who asked for them.
-    - `poll_interval` (5 s), `listen` (True; False behind PgBouncer in transaction mode): how it learns of new jobs.
+    - `poll_interval` (5 s), `listen` (True): how it learns of new jobs. Behind PgBouncer in transaction mode use
+      `listen=False`; then it prepares no statements, either.
     - `cancel_grace` (5 s): how long a handler may go on that was told to end (`Job.cancelled`). Then its connection
       is closed.
     - `call_timeout` (30 s): the longest time for a call of the worker itself, and for the end of a job with its commit.
@@ -59,8 +61,11 @@ class Worker:
         timeout = self._settings.call_timeout
         own = database if sessions is None else sessions.connect
         assert own is not None
-        self._own = Sessions(own, 0, timeout)
-        self._sessions = sessions or Sessions(own, self._settings.concurrency, timeout)
+        if not isinstance(own, str):
+            check_pool(own, self._settings.concurrency + 3)
+        prepares = self._settings.listen
+        self._own = Sessions(own, 0, timeout, prepares)
+        self._sessions = sessions or Sessions(own, self._settings.concurrency, timeout, prepares)
         self._handlers: dict[str, Handler] = {}
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -108,9 +113,11 @@ class Worker:
             self._outage,
             self._taker.wake,
         )
-        self._keeper = Keeper(self._settings, self._hands, self._line(), self._outage)
-        self._reports = self._line()
-        taking = self._line(self._taker.opened)
+        timeout = self._settings.call_timeout
+        keeping = self._line(min(timeout, self._settings.lease / 3))
+        self._keeper = Keeper(self._settings, self._hands, keeping, self._outage)
+        self._reports = self._line(timeout)
+        taking = self._line(timeout, self._taker.opened)
         bodies = [self._watch.run, self._keeper.run, lambda: self._taker.run(taking)]
         names = ["watch", "keeper", "taker"]
         for number in range(self._settings.concurrency):
@@ -137,6 +144,8 @@ class Worker:
                 return True
             self._stopped = True
         self._taker.stop()
+        # What it has just taken is in hand before anything else ends.
+        self._threads[2].join(self._settings.call_timeout)
         empty = False
         while not empty and not self._is_hurried() and (left := limit - time.monotonic()) > 0:
             empty = self._hands.wait_empty(min(left, 0.5))
@@ -170,8 +179,8 @@ class Worker:
     def _is_hurried(self) -> bool:
         return self._signals is not None and self._signals.count > 1
 
-    def _line(self, opened: Callable[[psycopg.Connection[Any]], None] | None = None) -> Line:
-        return Line(self._own, self._watch, self._settings.call_timeout, opened)
+    def _line(self, timeout: float, opened: Callable[[psycopg.Connection[Any]], None] | None = None) -> Line:
+        return Line(self._own, self._watch, timeout, opened)
 
     def _dispatch(self, queue: str, row: Sequence[Any], ends_at: float) -> None:
         cancelled = threading.Event()
@@ -181,7 +190,7 @@ class Worker:
             self._progress(hand, percent, note, checkpoint)
 
         job = Job(**details(queue, row), cancelled=cancelled, _progress=progress)
-        self._hands.add(hand)
+        self._hands.add(hand, time.monotonic())
         self._slots.put(hand, job)
 
     def _progress(self, hand: Hand, percent: int | None, note: str | None, checkpoint: Any) -> None:
