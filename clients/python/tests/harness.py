@@ -19,6 +19,8 @@ class Context(Protocol):
 
     def execute(self, query: str, parameters: Any = ()) -> None: ...
 
+    def nested(self, query: str) -> None: ...
+
     def send(self, kind: str, payload: Any, **options: Any) -> None: ...
 
     def progress(self, percent: int | None = None, checkpoint: Any = None) -> None: ...
@@ -30,6 +32,10 @@ class Threads:
 
     def execute(self, query: str, parameters: Any = ()) -> None:
         self.connection.execute(query, parameters)
+
+    def nested(self, query: str) -> None:
+        with self.connection.transaction():
+            self.connection.execute(query)
 
     def send(self, kind: str, payload: Any, **options: Any) -> None:
         send(self.connection, kind, payload, **options)
@@ -50,6 +56,13 @@ class Tasks:
 
     def execute(self, query: str, parameters: Any = ()) -> None:
         self.wait(self.connection.execute(query, parameters))
+
+    def nested(self, query: str) -> None:
+        async def nested() -> None:
+            async with self.connection.transaction():
+                await self.connection.execute(query)
+
+        self.wait(nested())
 
     def send(self, kind: str, payload: Any, **options: Any) -> None:
         self.wait(send_async(self.connection, kind, payload, **options))

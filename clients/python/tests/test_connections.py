@@ -1,9 +1,7 @@
 """Connections are lost, or never come; the worker says so once and goes on."""
 
 import asyncio
-import contextlib
 import logging
-import socket
 import threading
 import time
 from typing import Any
@@ -13,6 +11,7 @@ import psycopg_pool
 import pytest
 from harness import Context
 from psycopg import Connection
+from relay import Relay
 
 from jobwright import AsyncWorker, Worker, send, wake
 from jobwright.connecting import checked, cut
@@ -84,49 +83,6 @@ def test_a_server_that_is_silent_is_noticed(
         relay.silent = False
         send(db, "work", 1, schema=schema)
         eventually(lambda: not db.execute("select from jobs").fetchall(), "it works again", 30)
-
-
-class Relay:
-    def __init__(self, url: str) -> None:
-        found = psycopg.conninfo.conninfo_to_dict(url)
-        self._target = (str(found.get("host", "localhost")), int(found.get("port") or 5432))
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = psycopg.conninfo.make_conninfo(
-            url, host="127.0.0.1", port=self._server.getsockname()[1], sslmode="disable", connect_timeout=2
-        )
-        self.silent = False
-        self._sockets: list[socket.socket] = []
-
-    def __enter__(self) -> "Relay":
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for one in [self._server, *self._sockets]:
-            one.close()
-
-    def _accept(self) -> None:
-        try:
-            while True:
-                client, _ = self._server.accept()
-                server = socket.create_connection(self._target)
-                self._sockets += [client, server]
-                for ends in ((client, server), (server, client)):
-                    threading.Thread(target=self._copy, args=ends, daemon=True).start()
-        except OSError:
-            return
-
-    def _copy(self, source: socket.socket, target: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                if not self.silent:
-                    target.sendall(data)
-        except OSError:
-            pass
-        finally:
-            for one in (source, target):
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
 
 
 def test_the_database_may_come_later(

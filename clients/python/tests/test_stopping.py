@@ -1,6 +1,5 @@
 """A worker that stops takes no more, gives back the jobs that are not begun, and waits a while for the rest."""
 
-import asyncio
 import threading
 import time
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from harness import Context
 from psycopg import Connection
 
-from jobwright import AsyncJob, AsyncWorker, send
+from jobwright import send
 
 
 def waiting(db: Connection[Any]) -> list[Any]:
@@ -119,34 +118,6 @@ def test_a_handler_in_a_statement_that_takes_too_long_is_cut_off(
     assert running.stop(0.1)
     assert time.monotonic() < began + 10
     assert waiting(db) == [("waiting", 0)]
-
-
-def test_the_task_of_an_async_handler_is_cancelled(db: Connection[Any], url: str, schema: str, eventually: Any) -> None:
-    ends: list[str] = []
-
-    async def main() -> bool:
-        worker = AsyncWorker(url, schema=schema, cancel_grace=0.2, lease=600)
-        begun = asyncio.Event()
-
-        @worker.handler("work")
-        async def work(job: AsyncJob, connection: psycopg.AsyncConnection[Any]) -> None:
-            await connection.execute(f"insert into {schema}.effect values (%s, 'work')", [job.id])
-            begun.set()
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                ends.append("cancelled")
-                raise
-
-        await worker.start()
-        await asyncio.wait_for(begun.wait(), 20)
-        return await worker.stop(0.1)
-
-    send(db, "work", 1, schema=schema)
-    assert asyncio.run(main())
-    assert ends == ["cancelled"]
-    assert waiting(db) == [("waiting", 0)]
-    assert db.execute("select count(*) from effect").fetchone() == (0,)
 
 
 def test_a_worker_is_started_once_and_needs_handlers(url: str, schema: str, worker: Any) -> None:
