@@ -1,19 +1,17 @@
 """Connections are lost, or never come; the worker says so once and goes on."""
 
-import asyncio
 import logging
 import threading
 import time
 from typing import Any
 
 import psycopg
-import psycopg_pool
 import pytest
 from harness import Context
 from psycopg import Connection
 from relay import Relay
 
-from jobwright import AsyncWorker, Worker, send, wake
+from jobwright import send, wake
 from jobwright.connecting import checked, cut
 
 OWN = "select pid from pg_stat_activity where application_name = %s and pid <> pg_backend_pid()"
@@ -160,45 +158,6 @@ def test_groups_do_not_overlap_in_four_slots(
     assert most == {f"g{number}": 1 for number in range(6)}
     assert max(together) > 1
     assert db.execute("select count(*) from effect").fetchone() == (60,)
-
-
-def test_a_pool_of_the_application(db: Connection[Any], url: str, schema: str, eventually: Any) -> None:
-    done: list[Any] = []
-    with psycopg_pool.ConnectionPool(url, min_size=1, max_size=6, open=True) as pool:
-        worker = Worker(pool, schema=schema, concurrency=2, poll_interval=0.1)
-        worker.handle("work", lambda job, connection: done.append(job.payload))
-        with worker:
-            for number in range(20):
-                send(db, "work", number, schema=schema)
-            eventually(lambda: len(done) == 20, "all are done")
-        # The pool gets its connections back as it made them.
-        with pool.connection() as connection:
-            assert not connection.autocommit
-            assert connection.execute("select count(*) from pg_listening_channels()").fetchone() == (0,)
-
-
-async def pool_main(url: str, schema: str, count: int) -> list[Any]:
-    done: list[Any] = []
-    async with psycopg_pool.AsyncConnectionPool(url, min_size=1, max_size=6, open=False) as pool:
-        worker = AsyncWorker(pool, schema=schema, concurrency=2, poll_interval=0.1)
-
-        async def handle(job: Any, connection: Any) -> None:
-            done.append(job.payload)
-
-        worker.handle("work", handle)
-        async with worker:
-            ends = time.monotonic() + 20
-            while len(done) < count and time.monotonic() < ends:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        async with pool.connection() as connection:
-            assert not connection.autocommit
-    return done
-
-
-def test_an_async_pool_of_the_application(db: Connection[Any], url: str, schema: str) -> None:
-    for number in range(20):
-        send(db, "work", number, schema=schema)
-    assert sorted(asyncio.run(pool_main(url, schema, 20))) == list(range(20))
 
 
 def test_no_password_in_errors() -> None:

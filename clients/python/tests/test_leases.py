@@ -10,6 +10,7 @@ from harness import Context
 from psycopg import Connection
 
 from jobwright import JobCancelled, JobLost, cancel, send
+from jobwright.hands import Hands
 
 
 def test_a_lease_is_renewed_while_the_handler_runs(
@@ -33,6 +34,38 @@ def test_a_lease_is_renewed_while_the_handler_runs(
     eventually(lambda: not db.execute("select from jobs").fetchall(), "the job is done")
     assert starts == [1]
     assert db.execute("select count(*) from effect").fetchone() == (1,)
+
+
+def test_a_job_that_another_transaction_is_just_ending_is_kept(
+    db: Connection[Any], url: str, schema: str, worker: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[str] = []
+    renewed = Hands.renewed
+
+    def note(self: Hands, asked: Any, rows: list[tuple[Any, str]], sent_at: float, now: float) -> bool:
+        answers.extend(state for _, state in rows)
+        return renewed(self, asked, rows, sent_at, now)
+
+    monkeypatch.setattr("jobwright.hands.Hands.renewed", note)
+    begun, proceed = threading.Event(), threading.Event()
+    told: list[bool] = []
+
+    def handle(context: Context) -> None:
+        begun.set()
+        proceed.wait(30)
+        told.append(context.job.cancelled.is_set())
+
+    send(db, "work", 1, schema=schema)
+    worker({"work": handle}, lease=3)
+    assert begun.wait(20)
+    with psycopg.connect(url) as other:
+        other.execute(f"select from {schema}.external_job for update")
+        # It asks again before the next third of the lease has passed.
+        eventually(lambda: answers[-2:] == ["ending", "ending"], "its lease stays as it is")
+    eventually(lambda: answers[-1] == "held", "the lease is renewed again")
+    proceed.set()
+    eventually(lambda: not db.execute("select from jobs").fetchall(), "it is done")
+    assert told == [False]
 
 
 def test_a_handler_that_outlives_its_lease_does_not_commit(

@@ -120,6 +120,26 @@ def test_a_handler_in_a_statement_that_takes_too_long_is_cut_off(
     assert waiting(db) == [("waiting", 0)]
 
 
+def test_what_is_just_being_taken_when_it_stops_is_given_back(
+    db: Connection[Any], url: str, schema: str, worker: Any, eventually: Any
+) -> None:
+    ran: list[Any] = []
+    with psycopg.connect(url) as other:
+        other.execute(f"lock table {schema}.external_job in share row exclusive mode")
+        for _ in range(3):
+            send(db, "work", 1, schema=schema)
+        running = worker({"work": lambda context: ran.append(1)}, concurrency=3, lease=600)
+        waits = "select from pg_stat_activity where wait_event_type = 'Lock' and query like %s"
+        eventually(lambda: db.execute(waits, [f'%"{schema}".take(%']).fetchall(), "it is taking")
+        stopping = threading.Thread(target=running.stop)
+        stopping.start()
+        eventually(lambda: getattr(running, "worker", running)._stopped, "it stops")
+    stopping.join(30)
+    assert not stopping.is_alive()
+    eventually(lambda: len(ran) + len(waiting(db)) == 3, "each has run or waits")
+    assert waiting(db) == [("waiting", 0)] * (3 - len(ran))
+
+
 def test_a_worker_is_started_once_and_needs_handlers(url: str, schema: str, worker: Any) -> None:
     with pytest.raises(ValueError, match="no handlers"):
         worker({})
