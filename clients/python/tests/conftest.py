@@ -10,8 +10,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from django_site import manage, run
 from harness import Running, start_worker
 from psycopg import Connection
+
+__all__ = ["manage", "run"]
 
 CONFIG = """
 # Timers, leases and groups are looked at often.

@@ -1,71 +1,15 @@
 """Tasks of Django: sent in its transactions, and run in one with their ends."""
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
+from django_site import WORKER
 from psycopg import Connection
 
 django = pytest.importorskip("django")
-HERE = str(Path(__file__).parent)
-
-SCRIPT = """
-import sys
-import django
-django.setup()
-from datetime import timedelta
-from django.db import connection, transaction
-from django.utils import timezone
-from django_project.jobs import add, fails, in_loop, record
-from django_project.models import Effect
-from jobwright.django.tasks import TaskResultDoesNotExist, task_enqueued, task_finished
-"""
-
-
-@pytest.fixture
-def run(url: str, schema: str) -> Callable[..., str]:
-    """Runs Python in the project; returns its output."""
-
-    def run(code: str, *arguments: str) -> str:
-        command = [sys.executable, "-W", "error", "-c", SCRIPT + code, *arguments]
-        done = subprocess.run(command, env=environment(url, schema), capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    return run
-
-
-def environment(url: str, schema: str) -> dict[str, str]:
-    own = {"DATABASE_URL": url, "JOBWRIGHT_TEST_SCHEMA": schema, "DJANGO_SETTINGS_MODULE": "django_project.settings"}
-    return {**os.environ, **own, "PYTHONPATH": HERE}
-
-
-@pytest.fixture
-def manage(url: str, schema: str) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts a command of manage.py."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "django", *arguments]
-        process = subprocess.Popen(
-            command, env=environment(url, schema), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate(timeout=20)
-
-
-WORKER = ("jobwright_worker", "--poll-interval", "0.1", "--lease", "5")
 
 
 def test_a_task_is_enqueued_with_the_transaction(run: Callable[..., str], db: Connection[Any]) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import connection
+from django.db import DataError, connection, connections, router, transaction
+
+from jobwright import Fatal, Later
 
 from .models import Effect
 
@@ -23,7 +25,7 @@ def add(a: int, b: int) -> int:
 def record(context: Any, note: str, fail_at: int = 0) -> dict[str, Any]:
     """Writes with the ORM, and fails at this attempt."""
     Effect.objects.create(job=UUID(context.task_result.id), note=note)
-    assert connection.in_atomic_block
+    assert connections[router.db_for_write(Effect)].in_atomic_block
     if context.attempt == fail_at:
         raise LookupError(f"attempt {context.attempt}")
     add.enqueue(1, 2)
@@ -33,6 +35,33 @@ def record(context: Any, note: str, fail_at: int = 0) -> dict[str, Any]:
 @task
 def fails() -> None:
     raise LookupError("always")
+
+
+@task(takes_context=True)
+def ends(context: Any, outcome: str) -> None:
+    """Writes, and ends in this way."""
+    Effect.objects.create(job=UUID(context.task_result.id), note=outcome)
+    if outcome == "set_rollback":
+        transaction.set_rollback(True)
+    elif outcome == "later":
+        raise Later(3600)
+    elif outcome == "fatal":
+        raise Fatal("no such customer")
+    else:
+        try:
+            with transaction.atomic():
+                Effect.objects.create(job=UUID(context.task_result.id), note="undone")
+                with connection.cursor() as cursor:
+                    cursor.execute("select 1 / 0")
+        except DataError:
+            pass
+
+
+@task
+def waits(key: int) -> None:
+    """Until no other session has this lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_advisory_xact_lock_shared(%s)", [key])
 
 
 @task(queue_name="mail", priority=7)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from typing import Any
 
 import django
 from psycopg.conninfo import conninfo_to_dict
@@ -14,7 +15,7 @@ SECRET_KEY = "for tests only"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [*backport, "jobwright.django", "django_project"]
-DATABASES = {
+DATABASES: dict[str, dict[str, Any]] = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": found.get("dbname"),
@@ -22,10 +23,11 @@ DATABASES = {
         "PASSWORD": found.get("password"),
         "HOST": found.get("host"),
         "PORT": found.get("port"),
+        "ATOMIC_REQUESTS": True,
         "OPTIONS": {"application_name": schema, "options": f"-c search_path={schema},public"},
     }
 }
-TASKS = {
+TASKS: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "jobwright.django.Backend",
         "QUEUES": ["default", "mail"],
@@ -33,3 +35,5 @@ TASKS = {
     }
 }
 LOGGING_CONFIG = None
+ROOT_URLCONF = "django_project.urls"
+ALLOWED_HOSTS = ["*"]
