@@ -3,7 +3,7 @@
 #
 #   DATABASE_URL=postgres://… JOBWRIGHT_BIN=target/debug/jobwright clients/python/check.sh [ARGUMENTS OF PYTEST]
 #
-# The role of DATABASE_URL creates and drops schemas (py_…), and ends its own connections. JOBWRIGHT_BIN is the program `jobwright`.
+# The role of DATABASE_URL creates and drops schemas and roles (py_…), and ends its own connections. JOBWRIGHT_BIN is the program `jobwright`.
 # Environments are made below target/clients/python with packages from the index of pip, pinned in requirements/. Python 3.12 or
 # newer runs `newest` (Django 6), 3.10 to 3.12 `oldest` (Django 5.2). A set without a Python here is left out, and named.
 # PYTHON_NEWEST and PYTHON_OLDEST name others. Each step has a deadline.
@@ -87,6 +87,7 @@ for set in newest oldest; do
         step "newest: format" timeout 60 "$environments/newest/bin/ruff" format --check .
         step "newest: mypy" timeout 300 "$environments/newest/bin/mypy"
     fi
-    step "$set: tests" timeout 900 "$environments/$set/bin/pytest" -q -p no:cacheprovider "$@"
+    # They mostly wait, and each has a schema of its own: four at once.
+    step "$set: tests" timeout 900 "$environments/$set/bin/pytest" -q -p no:cacheprovider -n 4 --dist worksteal "$@"
 done
 exit $failed

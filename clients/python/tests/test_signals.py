@@ -8,9 +8,9 @@ import signal, threading, time
 from jobwright.threads.signals import Signals
 
 main = threading.get_ident()
-for round in range(300):
+for round in range(100):
     with Signals() as signals:
-        delay = round * 0.000003
+        delay = round * 0.000009
         other = threading.Thread(target=lambda: (time.sleep(delay), signal.pthread_kill(main, signal.SIGTERM)))
         other.start()
         while not signals.wait(0):
