@@ -10,7 +10,7 @@ from harness import Context
 from psycopg import Connection
 
 from jobwright import JobCancelled, JobLost, cancel, send
-from jobwright.hands import Hands
+from jobwright.leases import Leases
 
 
 def test_a_lease_is_renewed_while_the_handler_runs(
@@ -28,8 +28,8 @@ def test_a_lease_is_renewed_while_the_handler_runs(
     worker({"long": handle}, lease=1)
     eventually(lambda: starts, "the handler begins")
     began = time.monotonic()
-    # Three leases of one second, and the time that the executor takes to look.
-    eventually(lambda: time.monotonic() > began + 4, "time passes")
+    # Two leases of one second, and the time that the executor takes to look.
+    eventually(lambda: time.monotonic() > began + 2.5, "time passes")
     proceed.set()
     eventually(lambda: not db.execute("select from jobs").fetchall(), "the job is done")
     assert starts == [1]
@@ -40,13 +40,13 @@ def test_a_job_that_another_transaction_is_just_ending_is_kept(
     db: Connection[Any], url: str, schema: str, worker: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[str] = []
-    renewed = Hands.renewed
+    renewed = Leases.renewed
 
-    def note(self: Hands, asked: Any, rows: list[tuple[Any, str]], sent_at: float, now: float) -> bool:
+    def note(self: Leases, asked: Any, rows: list[tuple[Any, str]], sent_at: float, now: float) -> bool:
         answers.extend(state for _, state in rows)
         return renewed(self, asked, rows, sent_at, now)
 
-    monkeypatch.setattr("jobwright.hands.Hands.renewed", note)
+    monkeypatch.setattr("jobwright.leases.Leases.renewed", note)
     begun, proceed = threading.Event(), threading.Event()
     told: list[bool] = []
 
@@ -84,8 +84,8 @@ def test_a_handler_that_outlives_its_lease_does_not_commit(
         return None
 
     monkeypatch.setattr("jobwright.aio.keeper.AsyncKeeper.renew", nothing)
-    monkeypatch.setattr("jobwright.hands.Hands.overdue", lambda self, now, grace: [])
-    monkeypatch.setattr("jobwright.hands.Hand.is_over", lambda self, now: False)
+    monkeypatch.setattr("jobwright.leases.Leases.overdue", lambda self, now, grace: [])
+    monkeypatch.setattr("jobwright.leases.Lease.is_over", lambda self, now: False)
     begun = threading.Event()
     proceed = threading.Event()
 
@@ -185,7 +185,7 @@ def test_progress_of_a_lost_job_says_so(
         return None
 
     monkeypatch.setattr("jobwright.aio.keeper.AsyncKeeper.renew", nothing)
-    monkeypatch.setattr("jobwright.hands.Hands.overdue", lambda self, now, grace: [])
+    monkeypatch.setattr("jobwright.leases.Leases.overdue", lambda self, now, grace: [])
     raised: list[type[BaseException]] = []
 
     def handle(context: Context) -> None:

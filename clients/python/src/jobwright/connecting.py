@@ -43,8 +43,9 @@ def checked(text: str) -> str:
 
 def check_pool(pool: object, wanted: int) -> None:
     """Raises ValueError for a pool that is too small: jobs would be taken that can't begin."""
-    most = getattr(pool, "max_size", wanted)
-    if most < wanted:
+    most = getattr(pool, "max_size", None)
+    # A pool that keeps nothing (NullConnectionPool) has no limit at 0.
+    if most and most < wanted:
         raise ValueError(f"the pool has {most} connections at most, and the worker needs concurrency + 3: {wanted}")
 
 

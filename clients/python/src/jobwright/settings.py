@@ -36,6 +36,11 @@ class Settings:
         """How often deadlines are looked at."""
         return max(0.05, min(1.0, self.lease / 4, self.cancel_grace / 2))
 
+    @property
+    def renewal_timeout(self) -> float:
+        """The longest time for a renewal: another one is to be tried before the lease ends."""
+        return min(self.call_timeout, max(1.0, self.lease / 3))
+
 
 class Options(TypedDict, total=False):
     """The arguments of a worker; see `Worker`."""

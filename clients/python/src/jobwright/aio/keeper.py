@@ -1,8 +1,8 @@
-"""The task that renews the leases of all jobs in hand, every third of a lease."""
+"""The task that renews the leases of all jobs that the worker holds, every third of a lease."""
 
 import asyncio
 
-from ..hands import Hands
+from ..leases import Leases
 from ..outage import Backoff, Outage
 from ..settings import Settings
 from .line import AsyncLine
@@ -10,8 +10,8 @@ from .watch import now
 
 
 class AsyncKeeper:
-    def __init__(self, settings: Settings, hands: Hands, line: AsyncLine, outage: Outage) -> None:
-        self._settings, self._hands, self._line, self._outage = settings, hands, line, outage
+    def __init__(self, settings: Settings, leases: Leases, line: AsyncLine, outage: Outage) -> None:
+        self._settings, self._leases, self._line, self._outage = settings, leases, line, outage
         self._backoff = Backoff(most=settings.lease / 10)
 
     async def run(self) -> None:
@@ -28,9 +28,9 @@ class AsyncKeeper:
 
     async def renew(self) -> bool:
         """Returns whether to ask again soon."""
-        held = self._hands.held()
+        held = self._leases.held()
         if not held:
             return False
         call = self._settings.statements.extend_many([h.id for h in held], [h.token for h in held])
         rows = [(id, state) for id, state in await self._line.call(call)]
-        return self._hands.renewed(held, rows, self._line.sent_at, now())
+        return self._leases.renewed(held, rows, self._line.sent_at, now())

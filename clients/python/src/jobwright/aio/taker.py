@@ -11,7 +11,7 @@ from psycopg import AsyncConnection, Notify
 from .. import ending
 from .. import schema as names
 from ..connecting import hints
-from ..hands import Hands
+from ..leases import Leases
 from ..outage import Backoff, Outage
 from ..pace import Cause, Pace
 from ..settings import Settings
@@ -27,8 +27,10 @@ class AsyncTaker:
     It raises ValueError or RecursionError if the content of the job can't be read.
     """
 
-    def __init__(self, settings: Settings, kinds: list[str], hands: Hands, dispatch: Dispatch, outage: Outage) -> None:
-        self._settings, self._kinds, self._hands, self._dispatch = settings, kinds, hands, dispatch
+    def __init__(
+        self, settings: Settings, kinds: list[str], leases: Leases, dispatch: Dispatch, outage: Outage
+    ) -> None:
+        self._settings, self._kinds, self._leases, self._dispatch = settings, kinds, leases, dispatch
         self._outage = outage
         self._backoff = Backoff()
         self._pace = Pace(settings.poll_interval)
@@ -62,10 +64,12 @@ class AsyncTaker:
                 self._outage.begins(error)
                 await within(self._stopping, self._backoff.delay())
         await self._give_back(line)
+        if line.connection is not None and self._settings.listen:
+            line.connection.remove_notify_handler(self._notified)  # It may be of a pool.
         await line.close(before=self._settings.statements.unlisten if self._settings.listen else None)
 
     def _free(self) -> int:
-        return self._settings.concurrency - len(self._hands)
+        return self._settings.concurrency - len(self._leases)
 
     async def _look(self, line: AsyncLine) -> bool:
         """Takes no more jobs than the free slots can begin at once. Returns whether there were any."""
@@ -138,14 +142,14 @@ class AsyncTaker:
         self._awake.set()
 
     async def _give_back(self, line: AsyncLine) -> None:
-        idle = self._hands.give_back()
+        idle = self._leases.give_back()
         try:
             if idle:
                 await line.call(self._settings.statements.release_many([h.id for h in idle], [h.token for h in idle]))
         except Exception as error:
             self._outage.begins(error)
-        for hand in idle:
-            self._hands.remove(hand)
+        for lease in idle:
+            self._leases.remove(lease)
 
 
 async def within(event: asyncio.Event, seconds: float) -> bool:

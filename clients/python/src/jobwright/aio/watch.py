@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from ..connecting import cut
-from ..hands import Hand, Hands
+from ..leases import Lease, Leases
 from ..settings import Settings
 
 
@@ -18,10 +18,10 @@ def now() -> float:
 
 
 class AsyncWatch:
-    def __init__(self, settings: Settings, hands: Hands) -> None:
+    def __init__(self, settings: Settings, leases: Leases) -> None:
         self._settings = settings
-        self._hands = hands
-        self._at_work: dict[Hand, tuple[asyncio.Future[Any], AsyncConnection[Any]]] = {}
+        self._leases = leases
+        self._at_work: dict[Lease, tuple[asyncio.Future[Any], AsyncConnection[Any]]] = {}
 
     @contextmanager
     def deadline(self, connection: AsyncConnection[Any], seconds: float) -> Iterator[None]:
@@ -33,20 +33,20 @@ class AsyncWatch:
             handle.cancel()
 
     @contextmanager
-    def at_work(self, hand: Hand, task: "asyncio.Future[Any]", connection: AsyncConnection[Any]) -> Iterator[None]:
+    def at_work(self, lease: Lease, task: "asyncio.Future[Any]", connection: AsyncConnection[Any]) -> Iterator[None]:
         """The handler's task works with this connection. If it does not end when told to, it is cancelled."""
-        self._at_work[hand] = (task, connection)
+        self._at_work[lease] = (task, connection)
         try:
             yield
         finally:
-            self._at_work.pop(hand, None)
+            self._at_work.pop(lease, None)
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tick)
-            for hand in self._hands.overdue(now(), self._settings.cancel_grace):
+            for lease in self._leases.overdue(now(), self._settings.cancel_grace):
                 # Once: its cleaning up is not to be interrupted.
-                if (working := self._at_work.pop(hand, None)) is not None:
+                if (working := self._at_work.pop(lease, None)) is not None:
                     task, connection = working
                     cut(connection)
                     task.cancel()

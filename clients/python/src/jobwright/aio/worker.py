@@ -13,8 +13,8 @@ from .. import ending
 from ..connecting import check_pool
 from ..durations import Duration, seconds
 from ..errors import JobCancelled, JobLost
-from ..hands import Hand, Hands, State
 from ..job import AsyncJob, details
+from ..leases import Lease, Leases, State
 from ..outage import Outage
 from ..settings import Options, settings
 from .keeper import AsyncKeeper
@@ -79,23 +79,23 @@ class AsyncWorker:
             raise ValueError("the worker has no handlers: give it some, by `handle` or `@worker.handler(kind)`")
         self._hurry = asyncio.Event()
         self._emptied = asyncio.Event()
-        self._hands = Hands(self._settings.lease)
+        self._leases = Leases(self._settings.lease)
         self._outage = Outage(self._settings.name)
-        self._watch = AsyncWatch(self._settings, self._hands)
-        self._taker = AsyncTaker(self._settings, sorted(self._handlers), self._hands, self._dispatch, self._outage)
+        self._watch = AsyncWatch(self._settings, self._leases)
+        self._taker = AsyncTaker(self._settings, sorted(self._handlers), self._leases, self._dispatch, self._outage)
         self._slots = AsyncSlots(
             self._settings,
             self._handlers,
-            self._hands,
+            self._leases,
             self._sessions,
             self._watch,
             self._outage,
             self._ended,
         )
         timeout = self._settings.call_timeout
-        keeping = AsyncLine(self._own, self._watch, min(timeout, self._settings.lease / 3))
+        keeping = AsyncLine(self._own, self._watch, self._settings.renewal_timeout)
         self._reports = AsyncLine(self._own, self._watch, timeout)
-        keeper = AsyncKeeper(self._settings, self._hands, keeping, self._outage)
+        keeper = AsyncKeeper(self._settings, self._leases, keeping, self._outage)
         taking = AsyncLine(self._own, self._watch, timeout, self._taker.opened)
         self._lines = [keeping, self._reports, taking]
         create = asyncio.get_running_loop().create_task
@@ -114,12 +114,12 @@ class AsyncWorker:
         self._stopped = True
         self._taker.stop()
         await asyncio.wait([self._tasks[2]], timeout=self._settings.call_timeout)
-        while len(self._hands) and not self._hurry.is_set() and (left := limit - now()) > 0:
+        while len(self._leases) and not self._hurry.is_set() and (left := limit - now()) > 0:
             await self._wait_empty(min(left, 0.5))
-        if len(self._hands):
-            self._hands.stop(now())
+        if len(self._leases):
+            self._leases.stop(now())
             await self._wait_empty(self._settings.cancel_grace + self._settings.tick + 2.0)
-        left_over = len(self._hands)
+        left_over = len(self._leases)
         if left_over:
             logger.warning("worker %s stops without %d jobs that did not end", self._settings.name, left_over)
         await self._close()
@@ -160,31 +160,31 @@ class AsyncWorker:
 
     async def _wait_empty(self, timeout: float) -> None:
         limit = now() + timeout
-        while len(self._hands) and (left := limit - now()) > 0:
+        while len(self._leases) and (left := limit - now()) > 0:
             self._emptied.clear()
             await within(self._emptied, left)
 
     def _dispatch(self, queue: str, row: Sequence[Any], ends_at: float) -> None:
         cancelled = asyncio.Event()
-        hand = Hand(row[0], row[1], row[2], ends_at, cancelled.set)
+        lease = Lease(row[0], row[1], row[2], ends_at, cancelled.set)
 
         async def progress(percent: int | None, note: str | None, checkpoint: Any) -> None:
-            await self._progress(hand, percent, note, checkpoint)
+            await self._progress(lease, percent, note, checkpoint)
 
         job = AsyncJob(**details(queue, row), cancelled=cancelled, _progress=progress)
-        self._hands.add(hand, now())
-        self._slots.put(hand, job)
+        self._leases.add(lease, now())
+        self._slots.put(lease, job)
 
-    async def _progress(self, hand: Hand, percent: int | None, note: str | None, checkpoint: Any) -> None:
-        call = self._settings.statements.progress(hand.id, hand.token, percent, note, checkpoint)
+    async def _progress(self, lease: Lease, percent: int | None, note: str | None, checkpoint: Any) -> None:
+        call = self._settings.statements.progress(lease.id, lease.token, percent, note, checkpoint)
         try:
             await self._reports.call(call)
         except psycopg.Error as error:
-            ending.note(self._hands, hand, error, now())
-            if hand.state is State.CANCELLED:
-                raise JobCancelled(hand.id) from error
-            if hand.state is State.LOST:
-                raise JobLost(hand.id) from error
+            ending.note(self._leases, lease, error, now())
+            if lease.state is State.CANCELLED:
+                raise JobCancelled(lease.id) from error
+            if lease.state is State.LOST:
+                raise JobLost(lease.id) from error
             if self._reports.connection is not None:
                 raise
             # The connection was lost, maybe long ago: once more, on another.

@@ -1,17 +1,17 @@
-"""A thread that renews the leases of all jobs in hand, every third of a lease."""
+"""A thread that renews the leases of all jobs that the worker holds, every third of a lease."""
 
 import threading
 import time
 
-from ..hands import Hands
+from ..leases import Leases
 from ..outage import Backoff, Outage
 from ..settings import Settings
 from .line import Line
 
 
 class Keeper:
-    def __init__(self, settings: Settings, hands: Hands, line: Line, outage: Outage) -> None:
-        self._settings, self._hands, self._line, self._outage = settings, hands, line, outage
+    def __init__(self, settings: Settings, leases: Leases, line: Line, outage: Outage) -> None:
+        self._settings, self._leases, self._line, self._outage = settings, leases, line, outage
         self._closing = threading.Event()
         self._backoff = Backoff(most=settings.lease / 10)
 
@@ -29,12 +29,12 @@ class Keeper:
 
     def renew(self) -> bool:
         """Returns whether to ask again soon."""
-        held = self._hands.held()
+        held = self._leases.held()
         if not held:
             return False
         call = self._settings.statements.extend_many([h.id for h in held], [h.token for h in held])
         rows = [(id, state) for id, state in self._line.call(call)]
-        return self._hands.renewed(held, rows, self._line.sent_at, time.monotonic())
+        return self._leases.renewed(held, rows, self._line.sent_at, time.monotonic())
 
     def close(self) -> None:
         self._closing.set()

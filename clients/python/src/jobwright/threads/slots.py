@@ -14,8 +14,8 @@ from psycopg import Connection
 from .. import ending
 from ..connecting import broken
 from ..errors import JobwrightError
-from ..hands import Hand, Hands
 from ..job import Job
+from ..leases import Lease, Leases
 from ..outage import Backoff, Outage
 from ..settings import Settings
 from ..statements import Call
@@ -35,20 +35,20 @@ class Slots:
         self,
         settings: Settings,
         handlers: Mapping[str, Handler],
-        hands: Hands,
+        leases: Leases,
         sessions: Sessions,
         watch: Watch,
         outage: Outage,
         ended: Callable[[], None],
     ) -> None:
-        self._settings, self._handlers, self._hands, self._ended = settings, handlers, hands, ended
+        self._settings, self._handlers, self._leases, self._ended = settings, handlers, leases, ended
         self._sessions, self._watch, self._outage = sessions, watch, outage
-        self._waiting: SimpleQueue[tuple[Hand, Job] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[Lease, Job] | None] = SimpleQueue()
         self._closing = threading.Event()
 
-    def put(self, hand: Hand, job: Job) -> None:
-        """A job for a free slot. No more jobs are in hand than there are slots."""
-        self._waiting.put((hand, job))
+    def put(self, lease: Lease, job: Job) -> None:
+        """A job for a free slot. The worker never takes more jobs than there are free slots."""
+        self._waiting.put((lease, job))
 
     def run(self) -> None:
         """The body of each thread."""
@@ -59,14 +59,14 @@ class Slots:
                 continue
             if item is None:
                 break
-            hand, job = item
+            lease, job = item
             try:
-                self._run(hand, job)
+                self._run(lease, job)
             except Exception as error:
                 # The lease ends, and the job runs again.
-                logger.error("job %s (%s) can't be ended: %s", hand.id, hand.kind, ending.name(error))
+                logger.error("job %s (%s) can't be ended: %s", lease.id, lease.kind, ending.name(error))
             finally:
-                self._hands.remove(hand)
+                self._leases.remove(lease)
                 self._ended()
         self._sessions.thread_ends()
 
@@ -75,16 +75,16 @@ class Slots:
         for _ in range(self._settings.concurrency):
             self._waiting.put(None)
 
-    def _run(self, hand: Hand, job: Job) -> None:
+    def _run(self, lease: Lease, job: Job) -> None:
         backoff = Backoff(most=1.0)
-        while hand.may_begin(time.monotonic()):
+        while lease.may_begin(time.monotonic()):
             connection: Connection[Any] | None = None
             try:
                 connection = self._sessions.acquire()
-                self._attempt(hand, job, connection)
+                self._attempt(lease, job, connection)
             except Exception as error:
                 # Only before the handler began: there was no connection, or one that was lost while it was idle.
-                if hand.begun:
+                if lease.begun:
                     raise
                 self._outage.begins(error)
                 if connection is not None:
@@ -93,25 +93,25 @@ class Slots:
             finally:
                 if connection is not None:
                     self._sessions.give_back(connection)
-            if hand.begun:
+            if lease.begun:
                 return
-        if not hand.given_back:
-            self._give_back(hand)
+        if not lease.given_back:
+            self._give_back(lease)
 
-    def _give_back(self, hand: Hand) -> None:
+    def _give_back(self, lease: Lease) -> None:
         """There was no connection for so long that its lease ended, or it was cancelled: it costs no attempt."""
         connection = self._sessions.acquire()
         try:
             with self._watch.deadline(connection, self._settings.call_timeout):
-                execute(connection, self._settings.statements.release_many([hand.id], [hand.token]))
+                execute(connection, self._settings.statements.release_many([lease.id], [lease.token]))
         finally:
             self._sessions.give_back(connection)
 
-    def _attempt(self, hand: Hand, job: Job, connection: Connection[Any]) -> None:
+    def _attempt(self, lease: Lease, job: Job, connection: Connection[Any]) -> None:
         try:
-            with self._watch.at_work(hand, connection), ExitStack() as until_committed:
+            with self._watch.at_work(lease, connection), ExitStack() as until_committed:
                 with self._sessions.transaction(connection):
-                    if not self._hands.begin(hand, time.monotonic()):
+                    if not self._leases.begin(lease, time.monotonic()):
                         return
                     try:
                         value = self._handlers[job.kind](job, connection)
@@ -120,31 +120,31 @@ class Slots:
                         raise JobwrightError("the handler raised psycopg.Rollback: raise Later or Fatal") from error
                     finally:
                         until_committed.enter_context(self._watch.deadline(connection, self._settings.call_timeout))
-                    self._end(hand, connection, value)
+                    self._end(lease, connection, value)
         except BaseException as error:
-            if not hand.begun:
+            if not lease.begun:
                 raise
-            self._failed(hand, job, connection, error)
+            self._failed(lease, job, connection, error)
 
-    def _end(self, hand: Hand, connection: Connection[Any], value: Any) -> None:
+    def _end(self, lease: Lease, connection: Connection[Any], value: Any) -> None:
         settings = self._settings
         self._sessions.check(connection)
-        call = ending.in_transaction(settings.statements, self._hands, hand, value, settings.keep, time.monotonic())
+        call = ending.in_transaction(settings.statements, self._leases, lease, value, settings.keep, time.monotonic())
         try:
             execute(connection, call)
-            hand.ending = True
+            lease.ending = True
         except psycopg.Error as error:
-            ending.note(self._hands, hand, error, time.monotonic())
+            ending.note(self._leases, lease, error, time.monotonic())
             raise
 
-    def _failed(self, hand: Hand, job: Job, connection: Connection[Any], error: BaseException) -> None:
+    def _failed(self, lease: Lease, job: Job, connection: Connection[Any], error: BaseException) -> None:
         """The transaction was rolled back, or its connection is lost."""
         is_broken = broken(connection)
-        call = ending.after_error(self._settings.statements, hand, error, is_broken)
-        line = ending.line(hand, error, job.attempt, job.max_attempts, is_broken)
+        call = ending.after_error(self._settings.statements, lease, error, is_broken)
+        line = ending.line(lease, error, job.attempt, job.max_attempts, is_broken)
         try:
-            if call is not None and not self._settle(connection, is_broken, call) and hand.ending:
-                line = ending.late(hand, error)
+            if call is not None and not self._settle(connection, is_broken, call) and lease.ending:
+                line = ending.late(lease, error)
         finally:
             if line is not None:
                 logger.warning("%s", line, exc_info=error if logger.isEnabledFor(logging.DEBUG) else None)

@@ -14,7 +14,7 @@ from psycopg import Connection, Notify
 from .. import ending
 from .. import schema as names
 from ..connecting import hints
-from ..hands import Hand, Hands
+from ..leases import Lease, Leases
 from ..outage import Backoff, Outage
 from ..pace import Cause, Pace
 from ..settings import Settings
@@ -30,8 +30,10 @@ class Taker:
     It raises ValueError or RecursionError if the content of the job can't be read.
     """
 
-    def __init__(self, settings: Settings, kinds: list[str], hands: Hands, dispatch: Dispatch, outage: Outage) -> None:
-        self._settings, self._kinds, self._hands, self._dispatch = settings, kinds, hands, dispatch
+    def __init__(
+        self, settings: Settings, kinds: list[str], leases: Leases, dispatch: Dispatch, outage: Outage
+    ) -> None:
+        self._settings, self._kinds, self._leases, self._dispatch = settings, kinds, leases, dispatch
         self._outage = outage
         self._backoff = Backoff()
         self._pace = Pace(settings.poll_interval)
@@ -64,10 +66,12 @@ class Taker:
                 self._outage.begins(error)
                 self._stopping.wait(self._backoff.delay())
         self.give_back(line)
+        if line.connection is not None and self._settings.listen:
+            line.connection.remove_notify_handler(self._notified)  # It may be of a pool.
         line.close(before=self._settings.statements.unlisten if self._settings.listen else None)
 
     def _free(self) -> int:
-        return self._settings.concurrency - len(self._hands)
+        return self._settings.concurrency - len(self._leases)
 
     def _look(self, line: Line) -> bool:
         """Takes no more jobs than the free slots can begin at once. Returns whether there were any."""
@@ -134,14 +138,14 @@ class Taker:
         self.wake()
 
     def give_back(self, line: Line) -> None:
-        idle: list[Hand] = self._hands.give_back()
+        idle: list[Lease] = self._leases.give_back()
         try:
             if idle:
                 line.call(self._settings.statements.release_many([h.id for h in idle], [h.token for h in idle]))
         except Exception as error:
             self._outage.begins(error)
-        for hand in idle:
-            self._hands.remove(hand)
+        for lease in idle:
+            self._leases.remove(lease)
 
     def close(self) -> None:
         self._awake.close()

@@ -13,8 +13,8 @@ from .. import ending
 from ..connecting import check_pool
 from ..durations import Duration, seconds
 from ..errors import JobCancelled, JobLost
-from ..hands import Hand, Hands, State
 from ..job import Job, details
+from ..leases import Lease, Leases, State
 from ..outage import Outage
 from ..settings import Options, settings
 from .keeper import Keeper
@@ -100,22 +100,22 @@ class Worker:
             raise RuntimeError("a worker is started once")
         if not self._handlers:
             raise ValueError("the worker has no handlers: give it some, by `handle` or `@worker.handler(kind)`")
-        self._hands = Hands(self._settings.lease)
+        self._leases = Leases(self._settings.lease)
         self._outage = Outage(self._settings.name)
-        self._watch = Watch(self._settings, self._hands)
-        self._taker = Taker(self._settings, sorted(self._handlers), self._hands, self._dispatch, self._outage)
+        self._watch = Watch(self._settings, self._leases)
+        self._taker = Taker(self._settings, sorted(self._handlers), self._leases, self._dispatch, self._outage)
         self._slots = Slots(
             self._settings,
             self._handlers,
-            self._hands,
+            self._leases,
             self._sessions,
             self._watch,
             self._outage,
             self._taker.wake,
         )
         timeout = self._settings.call_timeout
-        keeping = self._line(min(timeout, self._settings.lease / 3))
-        self._keeper = Keeper(self._settings, self._hands, keeping, self._outage)
+        keeping = self._line(self._settings.renewal_timeout)
+        self._keeper = Keeper(self._settings, self._leases, keeping, self._outage)
         self._reports = self._line(timeout)
         taking = self._line(timeout, self._taker.opened)
         bodies = [self._watch.run, self._keeper.run, lambda: self._taker.run(taking)]
@@ -144,17 +144,17 @@ class Worker:
                 return True
             self._stopped = True
         self._taker.stop()
-        # What it has just taken is in hand before anything else ends.
+        # What it is just taking is known before anything else ends.
         self._threads[2].join(self._settings.call_timeout)
         empty = False
         while not empty and not self._is_hurried() and (left := limit - time.monotonic()) > 0:
-            empty = self._hands.wait_empty(min(left, 0.5))
+            empty = self._leases.wait_empty(min(left, 0.5))
         if not empty:
-            self._hands.stop(time.monotonic())
+            self._leases.stop(time.monotonic())
             # Their connections are closed after `cancel_grace`; ends that follow take a moment.
-            empty = self._hands.wait_empty(self._settings.cancel_grace + self._settings.tick + 2.0)
+            empty = self._leases.wait_empty(self._settings.cancel_grace + self._settings.tick + 2.0)
         if not empty:
-            logger.warning("worker %s stops without %d jobs that did not end", self._settings.name, len(self._hands))
+            logger.warning("worker %s stops without %d jobs that did not end", self._settings.name, len(self._leases))
         self._close()
         return empty
 
@@ -184,25 +184,25 @@ class Worker:
 
     def _dispatch(self, queue: str, row: Sequence[Any], ends_at: float) -> None:
         cancelled = threading.Event()
-        hand = Hand(row[0], row[1], row[2], ends_at, cancelled.set)
+        lease = Lease(row[0], row[1], row[2], ends_at, cancelled.set)
 
         def progress(percent: int | None, note: str | None, checkpoint: Any) -> None:
-            self._progress(hand, percent, note, checkpoint)
+            self._progress(lease, percent, note, checkpoint)
 
         job = Job(**details(queue, row), cancelled=cancelled, _progress=progress)
-        self._hands.add(hand, time.monotonic())
-        self._slots.put(hand, job)
+        self._leases.add(lease, time.monotonic())
+        self._slots.put(lease, job)
 
-    def _progress(self, hand: Hand, percent: int | None, note: str | None, checkpoint: Any) -> None:
-        call = self._settings.statements.progress(hand.id, hand.token, percent, note, checkpoint)
+    def _progress(self, lease: Lease, percent: int | None, note: str | None, checkpoint: Any) -> None:
+        call = self._settings.statements.progress(lease.id, lease.token, percent, note, checkpoint)
         try:
             self._reports.call(call)
         except psycopg.Error as error:
-            ending.note(self._hands, hand, error, time.monotonic())
-            if hand.state is State.CANCELLED:
-                raise JobCancelled(hand.id) from error
-            if hand.state is State.LOST:
-                raise JobLost(hand.id) from error
+            ending.note(self._leases, lease, error, time.monotonic())
+            if lease.state is State.CANCELLED:
+                raise JobCancelled(lease.id) from error
+            if lease.state is State.LOST:
+                raise JobLost(lease.id) from error
             if self._reports.connection is not None:
                 raise
             # The connection was lost, maybe long ago: once more, on another.

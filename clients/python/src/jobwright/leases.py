@@ -1,4 +1,4 @@
-"""The jobs that a worker has in hand, and until when. It does no I/O and may be used from several threads."""
+"""The leases of the jobs that a worker holds. It does no I/O and may be used from several threads."""
 
 import enum
 import threading
@@ -12,8 +12,8 @@ class State(enum.Enum):
     CANCELLED = "cancelled"
 
 
-class Hand:
-    """A job that was handed to this worker. `ends_at` and `now` are of a monotonic clock, in seconds."""
+class Lease:
+    """That of a job which this worker has taken. `ends_at` and `now` are of a monotonic clock, in seconds."""
 
     def __init__(self, id: UUID, token: UUID, kind: str, ends_at: float, tell: Callable[[], None]) -> None:
         self.id, self.token, self.kind = id, token, kind
@@ -42,104 +42,104 @@ class Hand:
             self._tell()
 
 
-class Hands:
+class Leases:
     """All of a worker. It never has more than the worker has slots."""
 
-    def __init__(self, lease: float) -> None:
-        self._lease = lease
+    def __init__(self, length: float) -> None:
+        self._length = length
         # By their tokens: a job that was lost may be taken again while its handler still runs.
-        self._hands: dict[UUID, Hand] = {}
+        self._leases: dict[UUID, Lease] = {}
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
     def __len__(self) -> int:
-        return len(self._hands)
+        return len(self._leases)
 
-    def add(self, hand: Hand, now: float) -> None:
+    def add(self, lease: Lease, now: float) -> None:
         with self._lock:
-            for other in self._hands.values():
+            for other in self._leases.values():
                 # It was lost, and nothing has noticed yet: this clock may have stood still. A call names a job once.
-                if other.id == hand.id and other.state is State.HELD:
+                if other.id == lease.id and other.state is State.HELD:
                     other.state = State.LOST
                     other.tell(now)
-            self._hands[hand.token] = hand
+            self._leases[lease.token] = lease
 
-    def remove(self, hand: Hand) -> None:
+    def remove(self, lease: Lease) -> None:
         with self._changed:
-            self._hands.pop(hand.token, None)
+            self._leases.pop(lease.token, None)
             self._changed.notify_all()
 
-    def begin(self, hand: Hand, now: float) -> bool:
+    def begin(self, lease: Lease, now: float) -> bool:
         """Whether the handler may begin: from then on the job is not given back."""
         with self._lock:
-            hand.begun = hand.may_begin(now)
-            return hand.begun
+            lease.begun = lease.may_begin(now)
+            return lease.begun
 
-    def give_back(self) -> list[Hand]:
+    def give_back(self) -> list[Lease]:
         """Takes the jobs that are not begun away from their slots, to be released."""
         with self._lock:
-            idle = [hand for hand in self._hands.values() if not hand.begun]
-            for hand in idle:
-                hand.given_back = True
-            return [hand for hand in idle if hand.state is not State.LOST]
+            idle = [lease for lease in self._leases.values() if not lease.begun]
+            for lease in idle:
+                lease.given_back = True
+            return [lease for lease in idle if lease.state is not State.LOST]
 
-    def held(self) -> list[Hand]:
+    def held(self) -> list[Lease]:
         """Those whose leases are to be renewed."""
         with self._lock:
-            return [hand for hand in self._hands.values() if hand.state is State.HELD]
+            return [lease for lease in self._leases.values() if lease.state is State.HELD]
 
-    def renewed(self, asked: Iterable[Hand], rows: Iterable[tuple[UUID, str]], sent_at: float, now: float) -> bool:
+    def renewed(self, asked: Iterable[Lease], rows: Iterable[tuple[UUID, str]], sent_at: float, now: float) -> bool:
         """Notes the answer of `extend_many` to a call that was sent at this time, about these jobs.
 
         Returns whether to ask again soon: another transaction is just ending a job, so its lease stays as it is.
         """
         undecided = False
         with self._lock:
-            by_id = {hand.id: hand for hand in asked if hand.state is State.HELD}
+            by_id = {lease.id: lease for lease in asked if lease.state is State.HELD}
             for id, state in rows:
-                hand = by_id.get(id)
-                if hand is None:
+                lease = by_id.get(id)
+                if lease is None:
                     continue
                 if state == State.HELD.value:
-                    hand.ends_at = max(hand.ends_at, sent_at + self._lease)
+                    lease.ends_at = max(lease.ends_at, sent_at + self._length)
                 elif state in (State.LOST.value, State.CANCELLED.value):
-                    hand.state = State(state)
-                    hand.tell(now)
+                    lease.state = State(state)
+                    lease.tell(now)
                 else:
                     undecided = True
         return undecided
 
-    def ended(self, hand: Hand, state: State, now: float) -> None:
+    def ended(self, lease: Lease, state: State, now: float) -> None:
         """Notes that the job is no longer this worker's."""
         with self._lock:
-            if hand.state is State.HELD:
-                hand.state = state
-            hand.tell(now)
+            if lease.state is State.HELD:
+                lease.state = state
+            lease.tell(now)
 
     def stop(self, now: float) -> None:
         """The worker can wait no longer: tells all handlers."""
         with self._lock:
-            for hand in self._hands.values():
-                hand.stopped = True
-                hand.tell(now)
+            for lease in self._leases.values():
+                lease.stopped = True
+                lease.tell(now)
 
-    def overdue(self, now: float, grace: float) -> list[Hand]:
+    def overdue(self, now: float, grace: float) -> list[Lease]:
         """Loses the jobs whose leases have ended.
 
         Returns those whose handlers still go on `grace` seconds after they were told to end.
         """
         with self._lock:
-            for hand in self._hands.values():
-                if hand.state is State.HELD and not hand.ending and hand.is_over(now):
-                    hand.state = State.LOST
-                    hand.tell(now)
+            for lease in self._leases.values():
+                if lease.state is State.HELD and not lease.ending and lease.is_over(now):
+                    lease.state = State.LOST
+                    lease.tell(now)
             return [
-                hand
-                for hand in self._hands.values()
-                if hand.told_at is not None and hand.told_at + grace <= now and not hand.ending
+                lease
+                for lease in self._leases.values()
+                if lease.told_at is not None and lease.told_at + grace <= now and not lease.ending
             ]
 
     def wait_empty(self, timeout: float) -> bool:
-        """Waits in a thread until no job is in hand; at most `timeout` seconds."""
+        """Waits in a thread until no job is held; at most `timeout` seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._hands, timeout)
+            return self._changed.wait_for(lambda: not self._leases, timeout)
