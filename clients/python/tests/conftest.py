@@ -106,9 +106,11 @@ def eventually() -> Callable[..., Any]:
 
     def wait(function: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
         ends = time.monotonic() + seconds
+        pause = 0.01
         while not (found := function()):
             assert time.monotonic() < ends, f"{what}: not within {seconds:g} s"
-            time.sleep(0.02)
+            time.sleep(pause)
+            pause = min(0.1, pause * 1.3)
         return found
 
     return wait
