@@ -65,6 +65,23 @@ def test_a_worker_whose_task_is_cancelled_gives_its_jobs_back(db: Connection[Any
     assert given_back(db)
 
 
+def test_a_stop_that_is_cancelled_leaves_nothing_behind(db: Connection[Any], url: str, schema: str) -> None:
+    async def main() -> list[str]:
+        site = Site(url, schema)
+        await site.worker.start()
+        await asyncio.wait_for(site.begun.wait(), 20)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(site.worker.stop(60), 0.3)
+        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+        return site.ends
+
+    send(db, "work", 1, schema=schema)
+    assert asyncio.run(main()) == ["cancelled"]
+    # Its lease goes on, as after a crash.
+    assert db.execute("select state from jobs").fetchall() == [("external",)]
+    assert db.execute("select count(*) from effect").fetchone() == (0,)
+
+
 def test_a_handler_that_raises_a_cancellation_has_failed(db: Connection[Any], url: str, schema: str) -> None:
     async def main() -> None:
         worker = AsyncWorker(url, schema=schema, poll_interval=0.1)

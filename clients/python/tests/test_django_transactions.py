@@ -63,14 +63,14 @@ def test_tasks_that_end_in_other_ways(
     run: Callable[..., str], manage: Any, db: Connection[Any], executor: None, eventually: Any
 ) -> None:
     outcomes = ["caught", "fatal", "later", "set_rollback"]
-    run(
+    ids = run(
         """
 from django_project.jobs import ends
 for outcome in sys.argv[1:]:
-    ends.enqueue(outcome)
+    print(ends.enqueue(outcome).id)
 """,
         *outcomes,
-    )
+    ).split()
     manage(*WORKER)
     query = """
         select payload -> 'args' ->> 0, state, attempt, coalesce(reason, errors -> -1 ->> 'error') from jobs order by 1
@@ -79,6 +79,17 @@ for outcome in sys.argv[1:]:
     eventually(lambda: [row[:3] for row in db.execute(query).fetchall()] == wanted, "all have ended")
     rows = db.execute(query).fetchall()
     assert rows[0][3] == "no such customer"
+    said = run(
+        """
+from django_project.jobs import ends
+for id in sys.argv[1:]:
+    result = ends.get_result(id)
+    print(result.status, *[error.exception_class.__name__ for error in result.errors])
+""",
+        *ids,
+    )
+    error = "JobwrightError"
+    assert said.splitlines() == ["SUCCESSFUL", f"FAILED {error}", "READY", f"FAILED {error} {error}"]
     assert "the task returned, but its transaction has to be rolled back" in rows[2][3]
     # An error that an inner atomic() has undone does no harm; nothing else has committed.
     assert db.execute("select note from effect").fetchall() == [("caught",)]

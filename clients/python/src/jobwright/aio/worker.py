@@ -113,16 +113,20 @@ class AsyncWorker:
             return True
         self._stopped = True
         self._taker.stop()
-        await asyncio.wait([self._tasks[2]], timeout=self._settings.call_timeout)
-        while len(self._leases) and not self._hurry.is_set() and (left := limit - now()) > 0:
-            await self._wait_empty(min(left, 0.5))
-        if len(self._leases):
-            self._leases.stop(now())
-            await self._wait_empty(self._settings.cancel_grace + self._settings.tick + 2.0)
-        left_over = len(self._leases)
-        if left_over:
-            logger.warning("worker %s stops without %d jobs that did not end", self._settings.name, left_over)
-        await self._close()
+        try:
+            # What it is just taking is known before anything else ends.
+            await asyncio.wait([self._tasks[2]], timeout=max(2.0, limit - now()))
+            while len(self._leases) and not self._hurry.is_set() and (left := limit - now()) > 0:
+                await self._wait_empty(min(left, 0.5))
+            if len(self._leases):
+                self._leases.stop(now())
+                await self._wait_empty(self._settings.cancel_grace + self._settings.tick + 2.0)
+            left_over = len(self._leases)
+            if left_over:
+                logger.warning("worker %s stops without %d jobs that did not end", self._settings.name, left_over)
+        finally:
+            # Also if this wait is cancelled: then the handlers are, and their leases end.
+            await self._close()
         return not left_over
 
     async def run(self, grace: Duration = 30.0) -> bool:

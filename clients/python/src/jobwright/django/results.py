@@ -1,6 +1,8 @@
 """Results of tasks: kept by the worker if they succeeded, and otherwise read from the tables."""
 
+import builtins
 import json
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -120,8 +122,11 @@ def error_of(failure: dict[str, Any]) -> Any:
 
 
 def class_path(name: str) -> str:
-    """The path of an exception's class, from the name that errors begin with."""
-    return name if "." in name else f"builtins.{name}"
+    """The path of an exception's class, by the name with which errors begin. Those of `Fatal` begin with others."""
+    if re.fullmatch(r"\w+(\.\w+)+", name):
+        return name
+    known = isinstance(found := getattr(builtins, name, None), type) and issubclass(found, BaseException)
+    return f"builtins.{name}" if known else "jobwright.errors.JobwrightError"
 
 
 def _of_result(backend: "Backend", id: UUID, kept: dict[str, Any]) -> Any:

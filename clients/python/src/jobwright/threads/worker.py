@@ -145,7 +145,7 @@ class Worker:
             self._stopped = True
         self._taker.stop()
         # What it is just taking is known before anything else ends.
-        self._threads[2].join(self._settings.call_timeout)
+        self._threads[2].join(max(2.0, limit - time.monotonic()))
         empty = False
         while not empty and not self._is_hurried() and (left := limit - time.monotonic()) > 0:
             empty = self._leases.wait_empty(min(left, 0.5))
