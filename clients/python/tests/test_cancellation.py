@@ -84,7 +84,7 @@ def test_a_stop_that_is_cancelled_leaves_nothing_behind(db: Connection[Any], url
 
 def test_a_handler_that_raises_a_cancellation_has_failed(db: Connection[Any], url: str, schema: str) -> None:
     async def main() -> None:
-        worker = AsyncWorker(url, schema=schema, poll_interval=0.1)
+        worker = AsyncWorker(url, schema=schema, poll_interval=0.1, concurrency=1)
         ended = asyncio.Event()
 
         @worker.handler("work")
