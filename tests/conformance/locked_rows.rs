@@ -365,3 +365,26 @@ pub(crate) async fn a_rule_waits_for_a_pass_under_way<const POOLED: bool>(db: &P
     let node = store.node().await;
     assert_eq!(store.take_one(node).await.id, id);
 }
+
+/// A pass has read a job as the first of its group, and removed what unblocked the group for it, when another transaction removes the job. The
+/// group is free for the next one.
+pub(crate) async fn a_job_that_goes_while_a_pass_admits_it_keeps_no_group<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let sent = store.send_all(jobs(2).into_iter().map(|job| job.exclusive("g"))).await;
+    let removal = db.hold(&format!("delete from {{schema}}.job where id = '{}'", sent[0])).await;
+    let pass = tokio::spawn({
+        let store = store.clone();
+        async move { store.admit_all().await }
+    });
+    eventually(SOON, async || pass.is_finished() || removal.waiting().await > 0).await;
+    removal.commit().await;
+    let mut admitted = timeout(SOON, pass).await.expect("it waits for ever").unwrap();
+    // A pass that gave up waiting for the job looks at its group again after a second.
+    eventually(SOON, async || {
+        admitted += store.admit_all().await;
+        admitted > 0
+    })
+    .await;
+    let node = store.node().await;
+    assert_eq!(store.take_one(node).await.id, sent[1]);
+}

@@ -802,6 +802,7 @@ conformance! {
             an_evicted_node_is_not_waited_for
             a_silent_transaction_keeps_no_node_from_retiring
             a_rule_waits_for_a_pass_under_way
+            a_job_that_goes_while_a_pass_admits_it_keeps_no_group
         }
         old_snapshots {
             an_id_sent_during_a_move_does_not_block_recovery

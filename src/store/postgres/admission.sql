@@ -231,6 +231,13 @@ unblocked as (
     from unnest(:unblock_keys::text[], :unblock_times::timestamptz[], :unblock_counts::int4[]) as o(key, at, n)
     -- An earlier unblock of the key says the same.
     where o.at is null or not exists (select from {schema}.unblock e where e.key = o.key and e.unblock_at <= o.at)
+    union all
+    -- A job that has gone since it was read takes no permit. The unblocks of the key were removed for it, and others may wait for the key.
+    select distinct planned.key, clock_timestamp(), 1
+    from (select * from unnest(:permit_job_ids::uuid[], :permit_keys::text[]) as p(id, key)
+          union all
+          select * from unnest(:turned_ids::uuid[], :turned_holds::text[]) as t(id, key) where t.key is not null) planned
+    where planned.id not in (select id from moved union all select id from marked union all select id from turned)
 )
 select count(*) as jobs, array_agg(distinct queue) as queues
 from (select queue from moved union all select queue from marked) started
