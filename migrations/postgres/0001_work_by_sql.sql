@@ -128,8 +128,6 @@ set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan
-set jobwright.ended = ''
-set jobwright.released = ''
 as $take$
 #variable_conflict use_column
 declare
@@ -138,6 +136,9 @@ declare
     length constant interval := extract(epoch from take.lease) * interval '1 second';
     -- 52 random bits, and never 0.
     number constant bigint := ('x' || left(replace(gen_random_uuid()::text, '-', ''), 12) || right(gen_random_uuid()::text, 1))::bit(52)::bigint | 1;
+    -- As in `remove_replaced`. Clauses of the function could set these only if its owner were a superuser.
+    ended constant text := coalesce(current_setting('jobwright.ended', true), '');
+    released constant text := coalesce(current_setting('jobwright.released', true), '');
 begin
     if take.queue is null or take.queue = '' or octet_length(take.queue) > 100 then
         raise exception 'jobwright.take: the queue % is null, empty or longer than 100 bytes', quote_nullable(left(take.queue, 100))
@@ -165,6 +166,7 @@ begin
     end if;
     perform {schema}.note_worker(take.worker, take.queue, take.kinds);
     select k.key into secret from {schema}.report_key k;
+    perform set_config('jobwright.ended', '', true), set_config('jobwright.released', '', true);
     return query
         with best as materialized (
             delete from {schema}.job
@@ -217,6 +219,7 @@ begin
                (select p.checkpoint from {schema}.progress p where p.job_id = t.id)
         from taken t
         order by t.rank, t.seq;
+    perform set_config('jobwright.ended', ended, true), set_config('jobwright.released', released, true);
 end
 $take$;
 
@@ -808,13 +811,14 @@ set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan
-set jobwright.ended = ''
-set jobwright.released = ''
 as $cancel$
 declare
     wanted uuid := cancel.id;
     digest bytea;
     gone integer;
+    -- As in `remove_replaced`.
+    ended constant text := coalesce(current_setting('jobwright.ended', true), '');
+    released constant text := coalesce(current_setting('jobwright.released', true), '');
 begin
     if (cancel.id is null) = (cancel.unique_key is null) or (cancel.unique_key is null) <> (cancel.kind is null) then
         raise exception 'jobwright.cancel: give the id of a job, or else its kind and unique_key' using errcode = 'invalid_parameter_value';
@@ -828,6 +832,7 @@ begin
     end if;
     for tries in 1..3 loop
         begin
+            perform set_config('jobwright.ended', '', true), set_config('jobwright.released', '', true);
             with gone as (
                 delete from {schema}.job t
                 where t.id = wanted and (digest is null or {schema}.key_of(t.options) = digest)
@@ -867,6 +872,7 @@ begin
                 where coalesce(current_setting('jobwright.history', true), '') = 'all'
             )
             select count(*) into gone from ended;
+            perform set_config('jobwright.ended', ended, true), set_config('jobwright.released', released, true);
         exception when lock_not_available then
             raise exception 'jobwright.cancel: the job % is locked by another transaction, which may be just ending it: nothing was cancelled; try again', wanted
                 using errcode = 'lock_not_available';

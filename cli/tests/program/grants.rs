@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use jobwright::internal::engine::testing::postgres_statement;
 
-use crate::common::{Sandbox, as_owner, until, uuid};
+use crate::common::{Done, Sandbox, as_owner, until, uuid};
 
 /// The roles of one test. They belong to the whole server, so they have unique names, and are dropped with the test.
 pub(crate) struct Roles {
@@ -40,18 +40,10 @@ impl Roles {
         &self.names.iter().find(|(known, _)| *known == role).unwrap().1
     }
 
-    /// Returns the URL of a role whose password is `secret`.
-    #[allow(clippy::unused_self, reason = "the role belongs to this test")]
-    fn url(&self, name: &str) -> String {
-        let url = std::env::var("DATABASE_URL").unwrap();
-        let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
-        format!("postgres://{name}:secret@{host}")
-    }
-
     pub(crate) fn command(&self, role: &str, arguments: &[&str]) -> Command {
         let name = self.name(role);
         let mut command = self.sandbox.command(arguments);
-        command.env("DATABASE_URL", self.url(name));
+        command.env("DATABASE_URL", url_of(name));
         command
     }
 
@@ -71,6 +63,49 @@ impl Drop for Roles {
             let _ = as_owner(&format!("drop owned by \"{name}\"; drop role \"{name}\""));
         }
     }
+}
+
+/// Returns the URL of a role whose password is `secret`.
+fn url_of(name: &str) -> String {
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
+    format!("postgres://{name}:secret@{host}")
+}
+
+/// At providers of databases no customer is a superuser, and few programs should be.
+#[test]
+fn an_ordinary_role_migrates_and_owns_the_schema() {
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    let (role, schema) = (format!("jobwright_owner_{}", uuid()), sandbox.schema().unwrap());
+    as_owner(&format!("create role {role} login password 'secret'; create schema {schema} authorization {role}"))
+        .unwrap();
+    let as_role = |arguments: &[&str]| {
+        let mut command = sandbox.command(arguments);
+        command.env("DATABASE_URL", url_of(&role));
+        Done::from(command.output().unwrap())
+    };
+    as_role(&["migrate"]).success();
+    as_role(&["migrate", "--status"]).success();
+    let works = format!(
+        "set role {role};
+         set search_path = {schema};
+         do $$
+         declare
+             job record;
+         begin
+             if not cancel(send('kind', '1', due_at => now() + interval '1 hour')) or not cancel(send('kind', '2')) then
+                 raise exception 'a job was not cancelled';
+             end if;
+             perform send('kind', '3');
+             select * into strict job from take('default', 'worker');
+             if not done(job.id, job.token) then
+                 raise exception 'a job was not ended';
+             end if;
+         end
+         $$"
+    );
+    as_owner(&works).unwrap();
+    as_owner(&format!("drop owned by {role} cascade; drop role {role}")).unwrap();
 }
 
 #[test]
@@ -318,7 +353,7 @@ fn a_stranger_keeps_no_dead_node() {
     .unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let lock = |role: &str, kind: &str| {
-        let url = roles.url(role);
+        let url = url_of(role);
         let lock = format!("select pg_advisory_lock{kind}(hashtext('\"{schema}\".node'), 7)");
         runtime.block_on(async {
             let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
