@@ -98,7 +98,7 @@ final class JobRun implements Runnable {
     /** Says how the job ended, in a transaction of its own. Tries again for as long as a lease, if the one it has lasts. */
     private void report() {
         Reason told = running.job.cancellation().reason().orElse(null);
-        if (told == Reason.LOST || told == Reason.LEASE_ENDED || SqlJobs.isLate(failure)) {
+        if (running.isLost() || SqlJobs.isLate(failure)) {
             LOG.log(Level.INFO, "{0}: {1} outlived its lease, and was rolled back", settings.name(), running.job);
             return;
         }

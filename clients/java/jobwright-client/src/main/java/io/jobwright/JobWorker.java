@@ -166,9 +166,8 @@ public final class JobWorker implements AutoCloseable {
     }
 
     private void giveBack() {
-        List<Running> kept = slots.all().stream().filter(Running::isKept).toList();
         List<Running> unbegun = slots.all().stream().filter(Running::giveBack).toList();
-        List<Handout> released = unbegun.stream().filter(kept::contains).map(running -> running.job.handout()).toList();
+        List<Handout> released = unbegun.stream().filter(running -> !running.isLost()).map(running -> running.job.handout()).toList();
         try {
             if (!released.isEmpty()) {
                 takes.call(connection -> sql.lenient().releaseMany(connection, released));

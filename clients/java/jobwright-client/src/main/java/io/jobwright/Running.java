@@ -107,8 +107,13 @@ final class Running {
 
     /** Returns whether its lease is to be renewed: the worker that stops keeps it too, until the handler has ended. */
     synchronized boolean isKept() {
+        return state != State.OVER && !isLost() && job.cancellation().reason().orElse(null) != Reason.CANCELLED;
+    }
+
+    /** Returns whether another attempt may have begun, here too. */
+    synchronized boolean isLost() {
         Reason told = job.cancellation().reason().orElse(null);
-        return state != State.OVER && (told == null || told == Reason.STOPPING);
+        return told == Reason.LOST || told == Reason.LEASE_ENDED;
     }
 
     synchronized boolean isOver() {

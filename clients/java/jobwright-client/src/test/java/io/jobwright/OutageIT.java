@@ -20,7 +20,10 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.jupiter.api.parallel.Isolated;
 
+/** Alone: it reads the log of all workers. */
+@Isolated
 class OutageIT {
     @RegisterExtension
     static final TestDatabase DB = new TestDatabase();

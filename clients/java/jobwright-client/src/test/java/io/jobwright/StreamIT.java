@@ -12,7 +12,10 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.jupiter.api.parallel.Isolated;
 
+/** Alone: it measures delays. */
+@Isolated
 class StreamIT {
     /** With an executor that announces nothing either. */
     @RegisterExtension
