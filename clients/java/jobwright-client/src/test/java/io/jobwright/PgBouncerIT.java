@@ -84,7 +84,8 @@ class PgBouncerIT {
                 pooler.destroyForcibly();
             }
         }
-        Files.deleteIfExists(folder.resolve("pgbouncer.ini"));
+        // A file in it may hold a password.
+        TestDatabase.delete(folder);
     }
 
     @Test
