@@ -121,8 +121,8 @@ impl Language {
         let (_, section) = document.split_once(&format!("\n{}\n", self.heading)).expect(self.heading);
         let section = section.split("\n## ").next().unwrap();
         // A command that starts it may come before it.
-        let blocks = section.split(&format!("\n```{}\n", self.block)).skip(1);
-        let blocks = blocks.map(|rest| rest.split_once("```").unwrap().0);
+        let begin = format!("\n```{}\n", self.block);
+        let blocks = section.split(&begin).skip(1).map(|rest| rest.split_once("```").unwrap().0);
         blocks.max_by_key(|block| block.len()).expect(self.block).to_owned()
     }
 
