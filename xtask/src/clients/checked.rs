@@ -13,7 +13,11 @@ pub(super) fn is_recorded(name: &str, digest: &str) -> bool {
 
 /// Records one client, and leaves the others as they are.
 pub(super) fn record(name: &str, digest: &str) -> Result<()> {
-    run::write(&run::workspace().join(FILE), &with(&text(), name, digest))
+    let file = run::workspace().join(FILE);
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(|why| format!("cannot create {}: {why}", folder.display()))?;
+    }
+    run::write(&file, &with(&text(), name, digest))
 }
 
 /// Without the file, nothing has passed.
