@@ -2,7 +2,7 @@
 
 use crate::report::Report;
 use crate::run::{self, Result};
-use crate::{lint, runner, test};
+use crate::{failures, lint, runner, test};
 
 /// Unit tests, and the behaviour of stores on the embedded database and the oracle.
 const TESTS: &str = "kind(lib) | kind(bin) | (binary(stores) & test(/^conformance::(sqlite|oracle)::/))";
@@ -18,11 +18,10 @@ fn steps(report: &mut Report) -> Option<()> {
     lint::source(report)?;
     lint::clippy(report)?;
     report.step("test runner", runner::ensure).then_some(())?;
-    report
-        .step("tests without servers", || {
-            let mut command = test::nextest("default");
-            command.args(["--lib", "--bins", "--test", "stores", "-E", TESTS]);
-            run::run(test::Environment::default().set(&mut command), run::CARGO)
-        })
-        .then_some(())
+    failures::step(report, "tests without servers", "default", || {
+        let mut command = test::nextest("default");
+        command.args(["--lib", "--bins", "--test", "stores", "-E", TESTS]);
+        run::run(test::Environment::default().set(&mut command), run::CARGO)
+    })
+    .then_some(())
 }
