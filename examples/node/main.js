@@ -1,7 +1,7 @@
 // node main.js tables | order ADDRESS CENTS | remind | work
 import { readFile } from "node:fs/promises";
 import pg from "pg";
-import { QUEUE, handlers, placeOrder } from "./shop.js";
+import { QUEUE, handlers, placeOrder, sendReminders } from "./shop.js";
 import { work } from "./worker.js";
 
 const USAGE = "usage: node main.js tables | order ADDRESS CENTS | remind [SECONDS] | work, with DATABASE_URL=postgres://… in the environment";
@@ -26,9 +26,7 @@ async function main([command, ...rest]) {
   } else if (url && command === "order" && rest.length === 2) {
     console.log(await connected(url, (db) => placeOrder(db, rest[0], Number(rest[1]))));
   } else if (url && command === "remind" && rest.length <= 1) {
-    const send = "select jobwright.send('remind', $1::jsonb, queue => $2, unique_key => 'all') as id";
-    const payload = { seconds: Number(rest[0] ?? 0.1) };
-    console.log(await connected(url, async (db) => (await db.query(send, [payload, QUEUE])).rows[0].id));
+    console.log(await connected(url, (db) => sendReminders(db, Number(rest[0] ?? 0.1))));
   } else if (url && command === "work" && rest.length === 0) {
     const stop = new AbortController();
     for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => stop.abort());

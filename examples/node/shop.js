@@ -22,9 +22,26 @@ export async function placeOrder(db, address, cents) {
     await db.query("rollback");
     throw error;
   }
-  // After the commit, and for speed alone: workers find the job without it too.
-  await db.query("select jobwright.wake($1)", [QUEUE]);
+  await wake(db);
   return id;
+}
+
+/**
+ * Sends the job that reminds everyone who has not paid, unless there is one.
+ * @param {import("pg").ClientBase} db
+ * @param {number} seconds  how long each letter takes
+ * @returns {Promise<string>} the job's id
+ */
+export async function sendReminders(db, seconds) {
+  const send = "select jobwright.send('remind', $1::jsonb, queue => $2, unique_key => 'all') as id";
+  const { rows: [{ id }] } = await db.query(send, [{ seconds }, QUEUE]);
+  await wake(db);
+  return id;
+}
+
+/** Announces jobs after their commit. It is for speed alone: workers find them without it too. */
+async function wake(db) {
+  await db.query("select jobwright.wake($1)", [QUEUE]);
 }
 
 /**

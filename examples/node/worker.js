@@ -75,6 +75,8 @@ export async function work({ url, queue, handlers, stop, lease = 60, grace = 20 
       }
     }
     if (failure) throw failure;
+  } catch (error) {
+    throw failure ?? error; // a statement on a connection that was lost before says less
   } finally {
     await Promise.allSettled([db.end(), aside.end()]);
   }
