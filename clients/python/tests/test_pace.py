@@ -4,10 +4,11 @@ import statistics
 import time
 from typing import Any
 
+import pytest
 from harness import Context
 from psycopg import Connection
 
-from jobwright import send
+from jobwright import send, wake
 from jobwright.pace import FIRST, Cause, Pace
 
 
@@ -64,14 +65,20 @@ def test_a_stream_without_hints_starts_soon(db: Connection[Any], schema: str, wo
     send(db, "work", -1, schema=schema)
     worker({"work": handle}, poll_interval=5)
     eventually(lambda: started, "the first look finds the first one")
-    medians: list[float] = []
-    # Where other programs hold the machine up, a stream is measured again. With polls alone, each would take seconds.
-    while not medians or medians[-1] >= 0.05:
-        assert len(medians) < 4, medians
-        medians.append(median_delay(db, schema, started, eventually))
+    seen = []
+    for _ in range(4):
+        plain = median_delay(db, schema, started, eventually, wakes=False)
+        if plain < 0.05:
+            return
+        # Other programs hold the machine up: then jobs that are announced start late, too. Polls would take seconds.
+        announced = median_delay(db, schema, started, eventually, wakes=True)
+        if plain < 0.05 + 2 * announced:
+            return
+        seen.append((plain, announced))
+    pytest.fail(f"medians without and with hints: {seen}")
 
 
-def median_delay(db: Connection[Any], schema: str, started: dict[int, float], eventually: Any) -> float:
+def median_delay(db: Connection[Any], schema: str, started: dict[int, float], eventually: Any, *, wakes: bool) -> float:
     sent: dict[int, float] = {}
     started.clear()
     began = time.monotonic()
@@ -79,5 +86,7 @@ def median_delay(db: Connection[Any], schema: str, started: dict[int, float], ev
         time.sleep(max(0.0, began + number * 0.05 - time.monotonic()))
         send(db, "work", number, schema=schema)
         sent[number] = time.monotonic()
+        if wakes:
+            wake(db, schema=schema)
     eventually(lambda: len(started) == len(sent), "all have started", 4)
     return statistics.median(started[number] - sent[number] for number in sent)

@@ -82,11 +82,11 @@ def test_a_worker_that_was_paused_beyond_its_lease_commits_nothing(
 def test_both_kinds_share_a_queue(db: Connection[Any], schema: str, spawn: Spawn, eventually: Any) -> None:
     spawn("threads", "a", 60, "4")
     spawn("asyncio", "b", 60, "4")
-    for _ in range(200):
+    for _ in range(100):
         send(db, "work", 0.01, schema=schema)
     eventually(lambda: not db.execute("select from jobs").fetchall(), "all jobs are done", 40)
-    assert db.execute("select count(*), count(distinct job) from effect").fetchone() == (200, 200)
-    assert db.execute("select count(*), count(distinct worker) from start").fetchone() == (200, 2)
+    assert db.execute("select count(*), count(distinct job) from effect").fetchone() == (100, 100)
+    assert db.execute("select count(*), count(distinct worker) from start").fetchone() == (100, 2)
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
