@@ -4,10 +4,9 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import org.flowable.common.engine.api.FlowableException;
 import org.flowable.common.engine.api.delegate.event.FlowableEngineEventType;
-import org.flowable.common.engine.impl.cfg.TransactionState;
-import org.flowable.common.engine.impl.context.Context;
 import org.flowable.common.engine.impl.interceptor.Command;
 import org.flowable.common.engine.impl.interceptor.CommandContext;
+import org.flowable.common.engine.impl.interceptor.CommandContextCloseListener;
 import org.flowable.engine.impl.cfg.ProcessEngineConfigurationImpl;
 import org.flowable.engine.impl.util.CommandContextUtil;
 import org.flowable.job.api.JobNotFoundException;
@@ -72,27 +71,70 @@ final class JobTransaction {
     }
 
     private TakenJob commit(TakenJob job, boolean takesNext, Command<?> work) {
-        TakenJob[] next = new TakenJob[1];
+        End end = new End(job, takesNext);
         engine.getCommandExecutor().execute(context -> {
-            Context.getTransactionContext().addTransactionListener(TransactionState.COMMITTING, committing -> next[0] = end(committing, job, takesNext));
+            context.addCloseListener(end);
             return work.execute(context);
         });
-        return next[0];
-    }
-
-    private TakenJob end(CommandContext context, TakenJob job, boolean takesNext) {
-        try {
-            if (takesNext) {
-                return functions.doneAndTake(connection(context), job);
-            }
-            Functions.done(connection(context), job);
-            return null;
-        } catch (SQLException e) {
-            throw new FlowableException(job + " could not be ended", e);
-        }
+        return end.next;
     }
 
     private static Connection connection(CommandContext context) {
         return CommandContextUtil.getDbSqlSession(context).getSqlSession().getConnection();
+    }
+
+    private final class End implements CommandContextCloseListener {
+        private final TakenJob job;
+        private final boolean takesNext;
+        private TakenJob next;
+
+        private End(TakenJob job, boolean takesNext) {
+            this.job = job;
+            this.takesNext = takesNext;
+        }
+
+        @Override
+        public void closing(CommandContext context) {}
+
+        /** Everything is written, and the commit follows. */
+        @Override
+        public void afterSessionsFlush(CommandContext context) {
+            try {
+                if (takesNext) {
+                    next = functions.doneAndTake(connection(context), job);
+                } else {
+                    Functions.done(connection(context), job);
+                }
+            } catch (SQLException e) {
+                throw new FlowableException(job + " could not be ended", e);
+            }
+        }
+
+        /**
+         * Flowable rolls back only if it has written something itself, and otherwise commits when it closes the connection: also what a delegate
+         * wrote on it.
+         */
+        @Override
+        public void closeFailure(CommandContext context) {
+            try {
+                connection(context).rollback();
+            } catch (SQLException e) {
+                throw new FlowableException(job + " could not be rolled back", e);
+            }
+        }
+
+        @Override
+        public void closed(CommandContext context) {}
+
+        /** Before the listener that commits or rolls back. */
+        @Override
+        public Integer order() {
+            return 9_000;
+        }
+
+        @Override
+        public boolean multipleAllowed() {
+            return false;
+        }
     }
 }

@@ -9,10 +9,12 @@ import org.flowable.common.engine.api.delegate.event.AbstractFlowableEventListen
 import org.flowable.common.engine.api.delegate.event.FlowableEngineEventType;
 import org.flowable.common.engine.api.delegate.event.FlowableEntityEvent;
 import org.flowable.common.engine.api.delegate.event.FlowableEvent;
+import org.flowable.common.engine.api.delegate.event.FlowableEventListener;
 import org.flowable.common.engine.impl.cfg.TransactionState;
 import org.flowable.common.engine.impl.context.Context;
 import org.flowable.common.engine.impl.interceptor.CommandContext;
 import org.flowable.engine.ProcessEngine;
+import org.flowable.engine.RuntimeService;
 import org.flowable.job.service.impl.persistence.entity.AbstractRuntimeJobEntity;
 
 /**
@@ -26,7 +28,9 @@ public final class WakeAfterCommit implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger(WakeAfterCommit.class.getName());
     private static final Duration PAUSE = Duration.ofMillis(5);
 
+    private final RuntimeService runtimeService;
     private final DataSource dataSource;
+    private final FlowableEventListener created = new Created();
     private final Bell committed = new Bell();
     private final Thread thread = new Thread(this::wake, "jobwright-wake");
     private volatile boolean stopping;
@@ -34,7 +38,8 @@ public final class WakeAfterCommit implements AutoCloseable {
     /** From now on each commit of this engine that inserted a job or a timer is told. */
     public WakeAfterCommit(ProcessEngine engine) {
         dataSource = engine.getProcessEngineConfiguration().getDataSource();
-        engine.getRuntimeService().addEventListener(new Created(), FlowableEngineEventType.ENTITY_CREATED);
+        runtimeService = engine.getRuntimeService();
+        runtimeService.addEventListener(created, FlowableEngineEventType.ENTITY_CREATED);
         thread.setDaemon(true);
         thread.start();
     }
@@ -76,6 +81,7 @@ public final class WakeAfterCommit implements AutoCloseable {
 
     @Override
     public void close() {
+        runtimeService.removeEventListener(created);
         stopping = true;
         thread.interrupt();
     }
