@@ -5,7 +5,7 @@
 #   DATABASE_URL   postgres://user[:password]@host[:port]/database, a PostgreSQL 13 or newer, whose role may create databases. Each class of
 #                  tests makes one of its own there and drops it
 #   JOBWRIGHT_BIN  the program `jobwright` of the same revision: target/debug/jobwright after `cargo build -p jobwright-cli`
-#   CHECK_SECONDS  after how long everything is ended: 900 without it
+#   CHECK_SECONDS  after how long everything is ended: 1500 without it
 set -eu
 
 for name in DATABASE_URL JOBWRIGHT_BIN; do
@@ -21,4 +21,4 @@ esac
 export DATABASE_URL JOBWRIGHT_BIN
 
 cd "$(dirname "$0")"
-exec timeout --kill-after=10 "${CHECK_SECONDS:-900}" mvn -B -q verify "$@"
+exec timeout --kill-after=10 "${CHECK_SECONDS:-1500}" mvn -B -q verify "$@"

@@ -2,10 +2,10 @@
 --
 --   psql -1 -v ON_ERROR_STOP=1 -f install.sql "$DATABASE_URL"
 --
--- The schema of the engine has to be the current one. The functions run with their owner's rights, which are those that
--- `jobwright grants sender OWNER --with cancel` prints, so the engine's role needs none. A timestamp of Flowable is without zone: set that
--- of the engine's machine here (PGTZ), if it is not that of the session. docs/migrate/flowable.md says when to run this, and sql/remove.sql undoes it.
--- Jobs of other engines in these tables (scope_type_) stay theirs.
+-- Run it as the owner of the tables, with their schema as the current one. The functions run with this owner's rights, which are those of
+-- `jobwright grants sender OWNER --with unique --with cancel`, so another role that inserts rows needs none. A timestamp of Flowable is without zone: set
+-- that of the engine's machine here (PGTZ). docs/migrate/flowable.md says when to run this, and remove.sql undoes it. Jobs of other engines in these
+-- tables (scope_type_) stay theirs.
 
 -- Until the commit no row comes or goes, so none is left out or sent twice.
 lock table act_ru_job, act_ru_timer_job in share row exclusive mode;

@@ -1,4 +1,5 @@
--- Undoes install.sql, when no worker runs any more: Flowable's own executor finds the rows as they are, and needs none of the jobs.
+-- Undoes install.sql, when no worker runs any more, as a role that may read and cancel all jobs (an operator's, or jobwright's owner): Flowable's own
+-- executor finds the rows as they are, and needs none of the jobs.
 --
 --   psql -1 -v ON_ERROR_STOP=1 -f remove.sql "$DATABASE_URL"
 

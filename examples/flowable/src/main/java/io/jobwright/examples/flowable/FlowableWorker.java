@@ -31,8 +31,7 @@ public final class FlowableWorker implements AutoCloseable {
     private final Bell bell = new Bell();
     private final Set<TakenJob> held = ConcurrentHashMap.newKeySet();
     private final List<Thread> slots = new ArrayList<>();
-    private final Leases leases;
-    private final Hints hints;
+    private final Listener listener;
     private volatile boolean stopping;
 
     /**
@@ -40,7 +39,7 @@ public final class FlowableWorker implements AutoCloseable {
      *
      * @param engine whose own executor is switched off (asyncExecutorActivate)
      * @param name for people: {@code jobwright status} shows it
-     * @param concurrency how many jobs run at once, each with a connection of the engine's data source; two more are needed
+     * @param concurrency how many jobs run at once, each with a connection of the engine's data source; one more is needed
      * @param lease after which others take the jobs of a worker that died. It is renewed while jobs run
      */
     public FlowableWorker(ProcessEngine engine, String name, int concurrency, Duration lease) {
@@ -51,8 +50,7 @@ public final class FlowableWorker implements AutoCloseable {
         dataSource = configuration.getDataSource();
         functions = new Functions(name, lease);
         transaction = new JobTransaction(configuration, functions);
-        leases = new Leases(dataSource, held, lease);
-        hints = new Hints(dataSource, bell);
+        listener = new Listener(dataSource, bell, held, lease);
         for (int i = 0; i < concurrency; i++) {
             Thread slot = new Thread(this::work, "jobwright-flowable-" + i);
             slots.add(slot);
@@ -133,6 +131,8 @@ public final class FlowableWorker implements AutoCloseable {
         } catch (SQLException | RuntimeException e) {
             LOG.log(Level.WARNING, job + " could not be ended; it runs again after its lease", e);
         }
+        // No next job was taken with this end.
+        bell.ring();
     }
 
     private interface Report {
@@ -154,8 +154,7 @@ public final class FlowableWorker implements AutoCloseable {
                 }
             }
         }
-        leases.close();
-        hints.close();
+        listener.close();
         if (interrupted) {
             Thread.currentThread().interrupt();
         }

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /** Workers that are killed, or stopped for longer than their leases. */
-@Timeout(180)
+@Timeout(400)
 class CrashTest {
     private static final Duration LEASE = Duration.ofSeconds(4);
 

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /** Rows of ACT_RU_JOB. The executor hardly ever looks by itself, so all that is not announced would be late. */
-@Timeout(120)
+@Timeout(400)
 class JobsTest {
     @RegisterExtension
     static final TestDatabase database = new TestDatabase("10m");

@@ -106,7 +106,7 @@ public final class Steps {
         @Override
         public void execute(DelegateExecution execution) {
             run(execution, () -> {
-                if (!hold.await(60, java.util.concurrent.TimeUnit.SECONDS)) {
+                if (!hold.await(120, java.util.concurrent.TimeUnit.SECONDS)) {
                     throw new IllegalStateException("the test did not let it go on");
                 }
             });

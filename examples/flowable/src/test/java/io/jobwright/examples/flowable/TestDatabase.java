@@ -16,6 +16,8 @@ import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import javax.sql.DataSource;
 import org.flowable.engine.ProcessEngine;
 import org.flowable.engine.impl.cfg.ProcessEngineConfigurationImpl;
 import org.flowable.engine.impl.cfg.StandaloneProcessEngineConfiguration;
@@ -25,13 +27,18 @@ import org.junit.jupiter.api.extension.BeforeAllCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.postgresql.ds.PGSimpleDataSource;
 
-/** A database of its own with jobwright, an executor, and a Flowable engine that does not execute. */
+/**
+ * A database of its own with jobwright, an executor, and a Flowable engine that does not execute. The engine's role owns the database, has its
+ * name, and has no more rights on jobwright than the README says.
+ */
 final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
-    static final Duration PATIENCE = Duration.ofSeconds(60);
+    static final Duration PATIENCE = Duration.ofSeconds(120);
 
     final String name;
     private final String poll;
-    HikariDataSource pool;
+    /** For the tests. */
+    private HikariDataSource pool;
+    private HikariDataSource enginePool;
     ProcessEngine engine;
     private Path folder;
     private Process executor;
@@ -48,7 +55,8 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
     /** In another process: the database that the tests made. */
     static TestDatabase existing(String name, int connections) {
         TestDatabase database = new TestDatabase(name, null);
-        database.pool = pool(name, connections);
+        database.pool = pool(name, null, 2 * connections);
+        database.enginePool = pool(name, name, connections);
         database.engine = database.engine(false);
         Steps.database = database;
         return database;
@@ -64,7 +72,9 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
     void create() throws Exception {
         folder = Files.createTempDirectory("jobwright-flowable");
         try (Connection connection = driver(null).getConnection()) {
-            update(connection, "create database " + name);
+            update(connection, "create role " + name + " login password '" + name + "'");
+            update(connection, "grant " + name + " to current_user");
+            update(connection, "create database " + name + " owner " + name);
         }
         Files.writeString(folder.resolve("jobwright.toml"), """
                 [executor]
@@ -74,17 +84,25 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
                 external = true
                 """.formatted(poll));
         jobwright("migrate");
+        jobwright("grants", "sender", name, "--with", "unique", "--with", "cancel", "--apply");
+        jobwright("grants", "worker", name, "--queue", "flowable", "--apply");
         executor = program("worker");
-        pool = pool(name, 20);
+        pool = pool(name, null, 20);
+        enginePool = pool(name, name, 20);
         engine = engine(false);
         Steps.database = this;
         Steps.reset();
-        update("create table ledger (instance text, execution text, step text, started_at timestamptz, at timestamptz default clock_timestamp(), by text)");
-        update("create table starts (instance text, execution text, at timestamptz default clock_timestamp(), by text)");
+        updateAsEngine("create table ledger (instance text, execution text, step text, started_at timestamptz, at timestamptz default clock_timestamp(), by text)");
+        updateAsEngine("create table starts (instance text, execution text, at timestamptz default clock_timestamp(), by text)");
     }
 
     void install() throws Exception {
-        script("install.sql");
+        script(enginePool, "install.sql");
+    }
+
+    /** After the workers have stopped. */
+    void remove() throws Exception {
+        script(pool, "remove.sql");
     }
 
     @Override
@@ -98,11 +116,13 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
                 executor.destroyForcibly();
             }
         }
-        if (pool != null) {
+        if (enginePool != null) {
+            enginePool.close();
             pool.close();
         }
         try (Connection connection = driver(null).getConnection()) {
             update(connection, "drop database if exists " + name + " with (force)");
+            update(connection, "drop role if exists " + name);
         }
     }
 
@@ -152,9 +172,15 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
         return source;
     }
 
-    private static HikariDataSource pool(String database, int connections) {
+    /** @param role null for that of DATABASE_URL */
+    private static HikariDataSource pool(String database, String role, int connections) {
+        PGSimpleDataSource driver = driver(database);
+        if (role != null) {
+            driver.setUser(role);
+            driver.setPassword(role);
+        }
         HikariConfig config = new HikariConfig();
-        config.setDataSource(driver(database));
+        config.setDataSource(driver);
         config.setMaximumPoolSize(connections);
         config.setConnectionTimeout(10_000);
         return new HikariDataSource(config);
@@ -165,10 +191,10 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
         return engine(executes, configuration -> { });
     }
 
-    ProcessEngine engine(boolean executes, java.util.function.Consumer<ProcessEngineConfigurationImpl> settings) {
+    ProcessEngine engine(boolean executes, Consumer<ProcessEngineConfigurationImpl> settings) {
         StandaloneProcessEngineConfiguration configuration = new StandaloneProcessEngineConfiguration();
         configuration.setEngineName(name + "-" + UUID.randomUUID());
-        configuration.setDataSource(pool);
+        configuration.setDataSource(enginePool);
         configuration.setDatabaseSchemaUpdate("true");
         configuration.setAsyncExecutorActivate(executes);
         configuration.setAsyncExecutorConfiguration(new AsyncJobExecutorConfiguration());
@@ -218,8 +244,8 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
         await("no job to be left", () -> jobs() == 0);
     }
 
-    void script(String file) throws Exception {
-        try (Connection connection = pool.getConnection()) {
+    private static void script(DataSource dataSource, String file) throws Exception {
+        try (Connection connection = dataSource.getConnection()) {
             connection.setAutoCommit(false);
             update(connection, Files.readString(Path.of("sql", file)));
             connection.commit();
@@ -229,6 +255,12 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
     void update(String text, Object... values) throws SQLException {
         try (Connection connection = pool.getConnection()) {
             update(connection, text, values);
+        }
+    }
+
+    private void updateAsEngine(String text) throws SQLException {
+        try (Connection connection = enginePool.getConnection()) {
+            update(connection, text);
         }
     }
 

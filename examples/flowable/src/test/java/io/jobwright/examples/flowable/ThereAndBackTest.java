@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** The steps of docs/migrate/flowable.md: a running engine moves to jobwright, and back. */
-@Timeout(180)
+@Timeout(400)
 class ThereAndBackTest {
     private static final TestDatabase database = new TestDatabase("200ms");
     private final List<String> instances = new ArrayList<>();
@@ -99,7 +99,7 @@ class ThereAndBackTest {
         // 2: Flowable's executor is switched on again. 3: the triggers and what they sent are removed.
         old = database.engine(true);
         start(10);
-        database.script("remove.sql");
+        database.remove();
         start(10);
         assertEquals(0, database.jobs());
         awaitExactlyOnce();

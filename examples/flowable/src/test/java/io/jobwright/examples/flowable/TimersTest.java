@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 /** Rows of ACT_RU_TIMER_JOB: timers, and retries of Flowable's. */
-@Timeout(120)
+@Timeout(400)
 class TimersTest {
     @RegisterExtension
     static final TestDatabase database = new TestDatabase("100ms");
