@@ -14,11 +14,11 @@ final class Functions {
     /** For the calls that have a connection of their own. */
     static final int DEADLINE_SECONDS = 10;
 
-    private static final String TAKE = "select t.id, t.token, t.kind, t.payload ->> 'id' from jobwright.take(?, ?, lease => ?::interval) t";
+    private static final String COLUMNS = "select t.id, t.token, t.kind, t.payload ->> 'id', t.exclusive_group";
+    private static final String TAKE = COLUMNS + " from jobwright.take(?, ?, lease => ?::interval) t";
     /** The arguments of take depend on the end, so it comes second, and gets the next job of the same group. */
-    private static final String DONE_AND_TAKE = "with ended as materialized (select jobwright.done(?, ?) as done)"
-            + " select t.id, t.token, t.kind, t.payload ->> 'id'"
-            + " from ended e cross join lateral jobwright.take(case when e.done then ? end, ?, lease => ?::interval) t";
+    private static final String DONE_AND_TAKE = COLUMNS + " from jobwright.done_many(array[?::uuid], array[?::uuid]) ended"
+            + " cross join lateral jobwright.take(case when ended is not null then ? end, ?, lease => ?::interval) t";
 
     private final String worker;
     private final String lease;
@@ -45,7 +45,8 @@ final class Functions {
     private static TakenJob taken(PreparedStatement statement, Object... values) throws SQLException {
         bind(statement, values);
         try (ResultSet row = statement.executeQuery()) {
-            return row.next() ? new TakenJob(row.getObject(1, UUID.class), row.getObject(2, UUID.class), row.getString(3), row.getString(4)) : null;
+            return row.next() ? new TakenJob(row.getObject(1, UUID.class), row.getObject(2, UUID.class), row.getString(3), row.getString(4), row.getString(5))
+                    : null;
         }
     }
 

@@ -74,6 +74,7 @@ final class JobTransaction {
         End end = new End(job, takesNext);
         engine.getCommandExecutor().execute(context -> {
             context.addCloseListener(end);
+            context.addAttribute(WakeAfterCommit.GROUP, job.group());
             return work.execute(context);
         });
         return end.next;
@@ -102,6 +103,9 @@ final class JobTransaction {
             try {
                 if (takesNext) {
                     next = functions.doneAndTake(connection(context), job);
+                    if (next != null && next.group() != null && next.group().equals(job.group())) {
+                        context.addAttribute(WakeAfterCommit.GROUP_GOES_ON, true);
+                    }
                 } else {
                     Functions.done(connection(context), job);
                 }

@@ -4,6 +4,7 @@ import java.lang.System.Logger.Level;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.Objects;
 import javax.sql.DataSource;
 import org.flowable.common.engine.api.delegate.event.AbstractFlowableEventListener;
 import org.flowable.common.engine.api.delegate.event.FlowableEngineEventType;
@@ -16,6 +17,7 @@ import org.flowable.common.engine.impl.interceptor.CommandContext;
 import org.flowable.engine.ProcessEngine;
 import org.flowable.engine.RuntimeService;
 import org.flowable.job.service.impl.persistence.entity.AbstractRuntimeJobEntity;
+import org.flowable.job.service.impl.persistence.entity.JobEntity;
 
 /**
  * Tells jobwright of new rows after their commit. Each engine that starts or continues instances should have it; the jobs of one without it
@@ -27,6 +29,9 @@ import org.flowable.job.service.impl.persistence.entity.AbstractRuntimeJobEntity
 public final class WakeAfterCommit implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger(WakeAfterCommit.class.getName());
     private static final Duration PAUSE = Duration.ofMillis(5);
+    /** Attributes of a worker's transaction: the group of its job, and whether the next job that it took is of that group too. */
+    static final String GROUP = "jobwright.group";
+    static final String GROUP_GOES_ON = "jobwright.groupGoesOn";
 
     private final RuntimeService runtimeService;
     private final DataSource dataSource;
@@ -47,11 +52,18 @@ public final class WakeAfterCommit implements AutoCloseable {
     private final class Created extends AbstractFlowableEventListener {
         @Override
         public void onEvent(FlowableEvent event) {
-            CommandContext command = Context.getCommandContext();
-            if (event instanceof FlowableEntityEvent created && created.getEntity() instanceof AbstractRuntimeJobEntity
-                    && command.getAttribute(WakeAfterCommit.class.getName()) == null) {
-                command.addAttribute(WakeAfterCommit.class.getName(), this);
-                Context.getTransactionContext().addTransactionListener(TransactionState.COMMITTED, ignored -> committed.ring());
+            if (event instanceof FlowableEntityEvent created && created.getEntity() instanceof AbstractRuntimeJobEntity row) {
+                CommandContext command = Context.getCommandContext();
+                boolean isNext = row instanceof JobEntity && row.isExclusive() && Objects.equals(row.getProcessInstanceId(), command.getAttribute(GROUP));
+                String once = isNext ? "jobwright.next" : "jobwright.new";
+                if (command.getAttribute(once) == null) {
+                    command.addAttribute(once, true);
+                    Context.getTransactionContext().addTransactionListener(TransactionState.COMMITTED, ignored -> {
+                        if (!isNext || command.getAttribute(GROUP_GOES_ON) == null) {
+                            committed.ring();
+                        }
+                    });
+                }
             }
         }
 

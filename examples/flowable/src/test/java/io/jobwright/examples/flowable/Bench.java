@@ -10,6 +10,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -58,11 +59,12 @@ public final class Bench {
                         + Steps.flow("a", "e") + "<endEvent id=\"e\"/>");
             }
             bench.run(parts);
-            System.exit(0);
         } finally {
             bench.own.afterAll(null);
             bench.ours.afterAll(null);
         }
+        // Flowable leaves threads behind.
+        System.exit(0);
     }
 
     private void run(List<String> parts) throws Exception {
@@ -110,17 +112,19 @@ public final class Bench {
         return String.format(Locale.ROOT, "%.2f (%.2f-%.2f)", values[values.length / 2], values[0], values[values.length - 1]);
     }
 
-    /** Flowable's own executor as it is fastest, or the worker. */
-    private AutoCloseable executor(TestDatabase database, int threads) {
+    /** Returns what starts the worker, or Flowable's own executor as it is fastest, and what stops it. */
+    private Callable<AutoCloseable> executor(TestDatabase database, int threads) {
         if (database == ours) {
-            WakeAfterCommit wakes = new WakeAfterCommit(ours.engine);
-            FlowableWorker worker = new FlowableWorker(ours.engine, "bench", threads, LEASE);
             return () -> {
-                worker.close();
-                wakes.close();
+                WakeAfterCommit wakes = new WakeAfterCommit(ours.engine);
+                FlowableWorker worker = new FlowableWorker(ours.engine, "bench", threads, LEASE);
+                return () -> {
+                    worker.close();
+                    wakes.close();
+                };
             };
         }
-        ProcessEngine engine = own.engine(true, configuration -> {
+        ProcessEngine engine = own.engine(false, configuration -> {
             configuration.getAsyncExecutorConfiguration().setGlobalAcquireLockEnabled(true);
             configuration.getAsyncExecutorConfiguration().setMaxAsyncJobsDuePerAcquisition(1024);
             configuration.getAsyncExecutorConfiguration().setDefaultQueueSizeFullWaitTime(Duration.ofMillis(50));
@@ -130,7 +134,10 @@ public final class Bench {
             pool.setQueueSize(8192);
             configuration.setAsyncExecutorTaskExecutorConfiguration(pool);
         });
-        return engine::close;
+        return () -> {
+            engine.getProcessEngineConfiguration().getAsyncExecutor().start();
+            return engine::close;
+        };
     }
 
     private double drain(TestDatabase database, int instances) throws Exception {
@@ -170,9 +177,10 @@ public final class Bench {
     }
 
     private double measure(TestDatabase database, int threads, int jobs) throws Exception {
+        Callable<AutoCloseable> executor = executor(database, threads);
         COUNT.set(0);
         long begin = System.nanoTime();
-        try (AutoCloseable executor = executor(database, threads)) {
+        try (AutoCloseable running = executor.call()) {
             while (COUNT.get() < jobs) {
                 if (System.nanoTime() - begin > 300_000_000_000L) {
                     throw new IllegalStateException(COUNT.get() + " of " + jobs + " jobs were executed in 300 s");
@@ -187,7 +195,7 @@ public final class Bench {
 
     private double latency(TestDatabase database) throws Exception {
         STARTED.clear();
-        try (AutoCloseable executor = executor(database, 8)) {
+        try (AutoCloseable running = executor(database, 8).call()) {
             Process starter = new ProcessBuilder(System.getProperty("java.home") + "/bin/java", "-Xmx256m", "-cp", System.getProperty("java.class.path"),
                     Bench.class.getName(), "starter", database.name, "500").redirectError(ProcessBuilder.Redirect.INHERIT).start();
             List<Double> millis = new ArrayList<>();
