@@ -86,12 +86,14 @@ class CrashTest {
         database.deploy("slow", "<startEvent id=\"s\"/>" + flow("s", "a") + task("a", Steps.Slow.class, "flowable:async=\"true\"") + flow("a", "e")
                 + "<endEvent id=\"e\"/>");
         WorkerProcess stopped = worker("stopped");
-        String instance = database.engine.getRuntimeService().createProcessInstanceBuilder().processDefinitionKey("slow").variable("millis", 1500).start().getId();
+        String instance = database.engine.getRuntimeService().createProcessInstanceBuilder().processDefinitionKey("slow").variable("millis", 4000).start().getId();
         await("the job to start", () -> (long) database.value("select count(*) from starts where instance = ?", instance) == 1);
         stopped.signal("STOP");
         WorkerProcess other = worker("other");
-        database.awaitEnd(instance);
+        await("the job to start elsewhere", () -> (long) database.value("select count(*) from starts where by = 'other'") == 1);
+        // It could commit now, before the other one, and Flowable would not mind.
         stopped.signal("CONT");
+        database.awaitEnd(instance);
         other.kill();
         // It goes on with other jobs, so it has found out.
         String next = database.start("slow");

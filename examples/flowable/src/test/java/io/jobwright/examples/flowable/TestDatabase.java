@@ -182,6 +182,7 @@ final class TestDatabase implements BeforeAllCallback, AfterAllCallback {
         HikariConfig config = new HikariConfig();
         config.setDataSource(driver);
         config.setMaximumPoolSize(connections);
+        config.setMinimumIdle(1);
         config.setConnectionTimeout(10_000);
         return new HikariDataSource(config);
     }
