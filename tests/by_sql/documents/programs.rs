@@ -29,7 +29,8 @@ pub(super) struct Language {
     /// Whether `JOBWRIGHT_TEST_NO_FOREIGN` leaves it out.
     foreign: bool,
     command: fn() -> Command,
-    /// Debian's package of what runs it.
+    /// The program that runs it, and Debian's package of that.
+    runner: &'static str,
     package: &'static str,
 }
 
@@ -43,6 +44,7 @@ pub(super) const PYTHON: Language = Language {
     stopped: 0,
     foreign: false,
     command: || Command::new(python()),
+    runner: "Python",
     package: "python3",
 };
 
@@ -66,6 +68,7 @@ pub(super) const JAVA: Language = Language {
         command.args(["-cp", driver]);
         command
     },
+    runner: "Java",
     package: "default-jdk-headless",
 };
 
@@ -89,6 +92,7 @@ pub(super) const NODE: Language = Language {
         command.env("NODE_PATH", path);
         command
     },
+    runner: "Node",
     package: "nodejs",
 };
 
@@ -102,6 +106,7 @@ pub(super) const PSQL: Language = Language {
     stopped: 0,
     foreign: false,
     command: || Command::new("sh"),
+    runner: "psql",
     package: "postgresql-client",
 };
 
@@ -160,7 +165,7 @@ impl Program {
         command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
         // A group of its own: the shell starts psql, and a machine that stops takes both.
         let child = command.process_group(0).spawn();
-        let child = child.unwrap_or_else(|_| missing(&format!("{:?}", command.get_program()), self.language.package));
+        let child = child.unwrap_or_else(|_| missing(self.language.runner, self.language.package));
         Running { child, said }
     }
 }
@@ -180,8 +185,8 @@ fn other_forms(url: &str) -> Vec<(&'static str, String)> {
     let database = config.get_dbname().unwrap_or(user);
     let options = config.get_options().unwrap_or_default();
     let password = config.get_password().map(|password| String::from_utf8(password.to_vec()).unwrap());
-    let mut jdbc = format!("jdbc:postgresql://{host}:{port}/{}?user={}", escaped(database), escaped(user));
-    jdbc += &format!("&options={}", escaped(options));
+    let [in_database, by_user, with_options] = [database, user, options].map(escaped);
+    let mut jdbc = format!("jdbc:postgresql://{host}:{port}/{in_database}?user={by_user}&options={with_options}");
     let mut forms = vec![
         ("PGHOST", host.clone()),
         ("PGPORT", port),
@@ -190,7 +195,8 @@ fn other_forms(url: &str) -> Vec<(&'static str, String)> {
         ("PGOPTIONS", options.to_owned()),
     ];
     if let Some(password) = password {
-        jdbc += &format!("&password={}", escaped(&password));
+        jdbc.push_str("&password=");
+        jdbc.push_str(&escaped(&password));
         forms.push(("PGPASSWORD", password));
     }
     forms.push(("JDBC_URL", jdbc));
