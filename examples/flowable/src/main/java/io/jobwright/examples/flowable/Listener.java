@@ -41,6 +41,10 @@ final class Listener implements AutoCloseable {
                 connection.setAutoCommit(true);
                 listen(connection);
             } catch (SQLException | RuntimeException e) {
+                if (stopping) {
+                    // The data source may be closed already.
+                    return;
+                }
                 LOG.log(Level.WARNING, "notifications of jobwright can't be heard, and leases not be renewed; it is tried again", e);
                 try {
                     Thread.sleep(PAUSE_AFTER_ERROR);
