@@ -77,8 +77,7 @@ fn url_of(name: &str) -> String {
 fn an_ordinary_role_migrates_and_owns_the_schema() {
     let Some(sandbox) = Sandbox::postgres() else { return };
     let (role, schema) = (format!("jobwright_owner_{}", uuid()), sandbox.schema().unwrap());
-    as_owner(&format!("create role {role} login password 'secret'; create schema {schema} authorization {role}"))
-        .unwrap();
+    as_owner(&format!("create role {role} login password 'secret'; alter schema {schema} owner to {role}")).unwrap();
     let as_role = |arguments: &[&str]| {
         let mut command = sandbox.command(arguments);
         command.env("DATABASE_URL", url_of(&role));
