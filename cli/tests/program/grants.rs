@@ -77,7 +77,10 @@ fn url_of(name: &str) -> String {
 fn an_ordinary_role_migrates_and_owns_the_schema() {
     let Some(sandbox) = Sandbox::postgres() else { return };
     let (role, schema) = (format!("jobwright_owner_{}", uuid()), sandbox.schema().unwrap());
-    as_owner(&format!("create role {role} login password 'secret'; alter schema {schema} owner to {role}")).unwrap();
+    let setup = format!(
+        "create role {role} login password 'secret'; drop schema {schema} cascade; create schema {schema} authorization {role}"
+    );
+    as_owner(&setup).unwrap();
     let as_role = |arguments: &[&str]| {
         let mut command = sandbox.command(arguments);
         command.env("DATABASE_URL", url_of(&role));
