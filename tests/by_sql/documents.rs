@@ -131,6 +131,7 @@ async fn plays(language: &'static Language) {
     let last = site.send_mail(mail(102)).await;
     eventually(PATIENCE, async || lock.waiting().await == 1).await;
     second.signal("TERM");
+    eventually(PATIENCE, async || second.has_noticed(language)).await;
     let left = site.send_mail(mail(103)).await;
     lock.release().await;
     has_stopped(second, language).await;

@@ -26,6 +26,8 @@ pub(super) struct Language {
     pub(super) complaint: &'static str,
     /// Its status after it was asked to stop.
     pub(super) stopped: i32,
+    /// The thread that is started when it is asked to stop; without one, the program is interrupted before it does anything else.
+    stopper: Option<&'static str>,
     /// Whether `JOBWRIGHT_TEST_NO_FOREIGN` leaves it out.
     foreign: bool,
     command: fn() -> Command,
@@ -42,6 +44,7 @@ pub(super) const PYTHON: Language = Language {
     notes: "        connection.execute(\"SQL%s\", [job])\n",
     complaint: "KeyError: 'to'",
     stopped: 0,
+    stopper: None,
     foreign: false,
     command: || Command::new(python()),
     runner: "Python",
@@ -57,6 +60,7 @@ pub(super) const JAVA: Language = Language {
     complaint: "violates not-null constraint",
     // 128 and the number of the signal: the virtual machine ends so after it has run its hooks.
     stopped: 143,
+    stopper: Some("Thread-0"),
     foreign: true,
     command: || {
         let path = std::env::var("JOBWRIGHT_TEST_JAVA_CLASSPATH").unwrap_or_default();
@@ -80,6 +84,7 @@ pub(super) const NODE: Language = Language {
     notes: "    await connection.query(\"SQL$1\", [id]);\n",
     complaint: "violates not-null constraint",
     stopped: 0,
+    stopper: None,
     foreign: true,
     command: || {
         let path = std::env::var("JOBWRIGHT_TEST_NODE_PATH").unwrap_or_else(|_| "/usr/share/nodejs".to_owned());
@@ -104,6 +109,7 @@ pub(super) const PSQL: Language = Language {
     notes: "    SQL(select t.id from taken t);\n",
     complaint: "violates not-null constraint",
     stopped: 0,
+    stopper: None,
     foreign: false,
     command: || Command::new("sh"),
     runner: "psql",
@@ -224,6 +230,15 @@ impl Running {
         let group = format!("-{}", self.child.id());
         let status = Command::new("kill").args([&format!("-{name}"), "--", &group]).status().unwrap();
         assert!(status.success(), "kill -{name}");
+    }
+
+    /// Returns whether the program has noticed that it is asked to stop.
+    pub(super) fn has_noticed(&self, language: &Language) -> bool {
+        let Some(stopper) = language.stopper else { return true };
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        threads
+            .flatten()
+            .any(|thread| fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim() == stopper))
     }
 
     /// Returns its status, if it has ended.
