@@ -236,6 +236,17 @@ async fn a_large_job_beside_a_bomb_is_no_bomb() {
     range.cleared(&taken).await;
 }
 
+/// To look at each of its numbers takes a time that grows with their count, and not with its square: that would be minutes, and a call has one.
+#[tokio::test]
+async fn a_job_of_many_numbers_beside_a_bomb_is_no_bomb() {
+    let range = Range::laid().await;
+    let many = "('[' || repeat('1,', 1500000) || '1]')::jsonb";
+    range.db.raw(&format!("update {{schema}}.job set payload = {many} where id = '{}'", range.sent[2])).await;
+    let node = range.jobs.node().await;
+    let taken = range.jobs.take(node, 10).await;
+    range.cleared(&taken).await;
+}
+
 /// No one writes out a gigabyte to find a bomb, and no job is checked twice.
 #[tokio::test]
 async fn many_bombs_are_found_at_one_look() {

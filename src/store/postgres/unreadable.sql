@@ -19,7 +19,7 @@ on conflict (id) do nothing
 -- Which of these rows are larger than a claim accepts (:max_bytes, in bytes), with a lower bound of their size. Converts the others to
 -- the form that a claim would send, but sends nothing: a row that the server can't send fails here too. Numbers are checked first,
 -- because numbers of a few kilobytes can take gigabytes when written out. Their digits are counted without writing any, and large
--- numbers are underestimated.
+-- numbers are underestimated. As one array: jsonb_path_query moves all numbers that are left for each that it returns.
 -- :ids::uuid[], :max_bytes::int8
 select id, bytes
 from (
@@ -41,7 +41,9 @@ from (
                          else 1
                      end) as digits
         from (values (j.payload), (j.headers), (j.options)) as document (content)
-        cross join lateral jsonb_path_query(document.content, 'strict $.** ? (@.type() == "number")') as number
+        cross join lateral jsonb_array_elements(
+            jsonb_path_query_array(document.content, 'strict $.** ? (@.type() == "number")')
+        ) as number
     ) as numbers
     where j.id = any (:ids::uuid[])
 ) as looked_at
