@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jobwright::admin::JobState;
-use jobwright::{BatchOptions, CommandExecutor, ExecutorBuilder, JobError, NewJob, Outcome};
+use jobwright::{BatchOptions, CommandExecutor, ExecutorBuilder, ExecutorConfig, JobError, NewJob, Outcome};
 
-use crate::support::environment::{PATIENCE, World, at_once, quick};
+use crate::support::environment::{PATIENCE, World, at_once, lease};
 use crate::support::eventually;
 
 /// What a handler needs, which may be missing, and how often the handler ran in vain.
@@ -56,6 +56,11 @@ fn run_by<W: World>(builder: ExecutorBuilder<W::Store>, kind: &str, program: &Pr
     })
 }
 
+/// Polls often, and keeps its lease on a busy machine: a job with a single attempt would be a dead letter without it.
+fn polling() -> ExecutorConfig {
+    lease(30).poll_interval(Duration::from_millis(100))
+}
+
 /// A job that a single failed attempt makes a dead letter.
 fn job(kind: &str, text: &str) -> NewJob {
     NewJob::json(kind, &text).max_attempts(1)
@@ -64,14 +69,14 @@ fn job(kind: &str, text: &str) -> NewJob {
 pub(crate) async fn a_node_that_can_run_nothing_takes_nothing_from_others<W: World>(db: &W) {
     let program = Program::missing();
     let (here, there) = (db.messages().await, db.messages().await);
-    let broken = run_by::<W>(CommandExecutor::builder(here.clone()).config(quick()), "t", &program);
+    let broken = run_by::<W>(CommandExecutor::builder(here.clone()).config(polling()), "t", &program);
     let broken = broken.queue("default", 5).start().await.unwrap();
     let began = Instant::now();
     for n in 0..200 {
         here.send(job("t", &n.to_string())).await.unwrap();
     }
     eventually(PATIENCE, async || broken.left_alone().contains_key("t")).await;
-    let whole = run_by::<W>(CommandExecutor::builder(there).config(quick()), "t", &Program::default());
+    let whole = run_by::<W>(CommandExecutor::builder(there).config(polling()), "t", &Program::default());
     let whole = whole.queue("default", 5).start().await.unwrap();
     db.drained().await;
     // Five slots, and as many that were claimed when it stopped: once a pause, and the shortest is a second.
@@ -88,7 +93,7 @@ pub(crate) async fn a_node_that_can_run_nothing_takes_nothing_from_others<W: Wor
 pub(crate) async fn a_kind_that_is_left_alone_keeps_no_slot_and_comes_back<W: World>(db: &W) {
     let (program, fine) = (Program::missing(), Program::default());
     let messages = db.messages().await;
-    let builder = CommandExecutor::builder(messages.clone()).config(quick()).queue("default", 2);
+    let builder = CommandExecutor::builder(messages.clone()).config(polling()).queue("default", 2);
     let executor = run_by::<W>(run_by::<W>(builder, "bad", &program), "good", &fine).start().await.unwrap();
     let mut bad = Vec::new();
     for n in 0..10 {
@@ -119,7 +124,7 @@ pub(crate) async fn a_kind_that_is_left_alone_keeps_no_slot_and_comes_back<W: Wo
 pub(crate) async fn a_job_that_is_itself_the_cause_fails_in_the_end<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone())
-        .config(quick())
+        .config(polling())
         .handle("t", |job| async move {
             if job.payload.decode::<String>()? == "poison" {
                 return Err(JobError::not_here("it can't be"));
@@ -147,7 +152,7 @@ pub(crate) async fn a_group_keeps_its_order<W: World>(db: &W) {
     let order = Arc::new(Mutex::new(Vec::new()));
     let (noted, asked) = (order.clone(), program.clone());
     let executor = CommandExecutor::builder(messages.clone())
-        .config(quick())
+        .config(polling())
         .handle("t", move |job| {
             let (noted, asked) = (noted.clone(), asked.clone());
             async move {
@@ -182,7 +187,7 @@ pub(crate) async fn a_batch_that_can_not_run_is_given_back<W: World>(db: &W) {
     let messages = db.messages().await;
     let asked = program.clone();
     let executor = CommandExecutor::builder(messages.clone())
-        .config(quick())
+        .config(polling())
         .handle_batch("t", BatchOptions::new(5), move |batch| {
             let asked = asked.clone();
             Box::pin(async move {
@@ -210,7 +215,7 @@ pub(crate) async fn a_check_is_asked_before_jobs_are_taken<W: World>(db: &W) {
     let id = messages.send(job("t", "1")).await.unwrap();
     let checked = program.is_missing.clone();
     let check = move || if checked.load(Ordering::SeqCst) { Err("not installed".to_owned()) } else { Ok(()) };
-    let builder = CommandExecutor::builder(messages.clone()).config(quick()).check_kind("t", check);
+    let builder = CommandExecutor::builder(messages.clone()).config(polling()).check_kind("t", check);
     let builder = run_by::<W>(builder, "t", &program).handle("other", |_| async { Ok(Outcome::Done) });
     let executor = builder.start().await.unwrap();
     assert_eq!(executor.left_alone()["t"].0, "not installed");

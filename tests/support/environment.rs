@@ -171,7 +171,8 @@ impl World for SqliteDb {
 
 /// Configures an executor that polls often enough for a test, and whose death is noticed soon.
 pub(crate) fn quick() -> ExecutorConfig {
-    lease(1).poll_interval(Duration::from_millis(100))
+    // Long enough to be kept on a machine that is busy with other tests, and short enough to wait for.
+    lease(4).poll_interval(Duration::from_millis(100))
 }
 
 /// Configures an executor that polls only when it is woken.

@@ -218,8 +218,9 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared, 
         let passing = weather.wait_for(|weather| *weather != Weather::Stalled).await.map(|weather| *weather);
         match passing {
             Ok(Weather::Slow(delay)) => tokio::time::sleep(delay).await,
-            Ok(_) => {}
-            Err(_) => return,
+            Ok(Weather::Fine | Weather::Stalled) => {}
+            // Nothing passes on one connection after another one was cut.
+            Ok(Weather::Down) | Err(_) => return,
         }
         if to.write_all(&buffer[..read]).await.is_err() {
             return;
